@@ -1,0 +1,3 @@
+//! One partition's segments on a [`disk::Disk`].
+
+pub mod disk;

@@ -101,7 +101,7 @@ def produce(topic, data, *, partition=0, version=9, acks=-1, txn=None, full=Fals
 
 def sections(*functions):
     """Runs the functions named on the command line, or all."""
-    wanted = sys.argv[1:]
+    wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
     for function in functions:
         if not wanted or function.__name__ in wanted:
             print(f"# {function.__name__}")

@@ -1,0 +1,184 @@
+//! A broker's own limits as the crates need them: plain values, already checked. What topics
+//! inherit from the broker is not here but in [`super::TopicConfig`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::property::{InvalidValue, Property};
+use super::{broker, brokers};
+
+/// The limits in force on one broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerConfig {
+    /// `auto.create.topics.enable`.
+    pub auto_create_topics: bool,
+    /// `delete.topic.enable`.
+    pub delete_topics: bool,
+    /// `num.partitions`, at least 1.
+    pub num_partitions: i32,
+    /// `default.replication.factor`, at least 1; `None` where nobody chose one.
+    pub default_replication_factor: Option<i16>,
+    /// `topics.max`.
+    pub topics_max: usize,
+    /// `partitions.max`.
+    pub partitions_max: usize,
+    /// `topic.partitions.max`.
+    pub topic_partitions_max: usize,
+    /// `request.partitions.max`.
+    pub request_partitions_max: usize,
+    /// `connections.max.idle.ms`.
+    pub connections_idle_max: Duration,
+    /// `max.connections`.
+    pub connections_max: usize,
+    /// `max.connections.per.ip`.
+    pub connections_per_ip_max: usize,
+    /// `socket.request.max.bytes`.
+    pub request_bytes_max: usize,
+    /// `fetch.max.bytes`.
+    pub fetch_bytes_max: usize,
+    /// `max.incremental.fetch.session.cache.slots`.
+    pub fetch_sessions_max: usize,
+    /// `max.request.partition.size.limit`.
+    pub described_partitions_max: usize,
+    /// `group.initial.rebalance.delay.ms`.
+    pub group_initial_rebalance_delay: Duration,
+    /// `group.min.session.timeout.ms`; not above the maximum.
+    pub group_session_timeout_min: Duration,
+    /// `group.max.session.timeout.ms`.
+    pub group_session_timeout_max: Duration,
+    /// `group.max.size`.
+    pub group_members_max: usize,
+    /// `offset.metadata.max.bytes`.
+    pub offset_metadata_bytes_max: usize,
+    /// `offsets.retention.minutes`.
+    pub offsets_retention: Duration,
+    /// `offsets.retention.check.interval.ms`.
+    pub offsets_retention_check: Duration,
+    /// `offsets.topic.num.partitions`.
+    pub offsets_topic_partitions: i32,
+    /// `offsets.topic.segment.bytes`.
+    pub offsets_topic_segment_bytes: u32,
+    /// `log.retention.check.interval.ms`.
+    pub retention_check: Duration,
+    /// `producer.id.expiration.ms`.
+    pub producer_idle_max: Duration,
+    /// `producer.ids.per.partition.max`.
+    pub producers_per_partition_max: usize,
+    /// `replica.lag.time.max.ms`.
+    pub replica_stall_max: Duration,
+}
+
+impl BrokerConfig {
+    /// Checks what an operator wrote, every property of it (the topics' defaults too), and fills
+    /// in the rest. The first refusal, by name of the property, is returned.
+    pub fn from_overrides(
+        overrides: &BTreeMap<String, String>,
+    ) -> Result<BrokerConfig, InvalidValue> {
+        for (name, value) in overrides {
+            let property = broker(name).ok_or_else(|| InvalidValue {
+                property: name.clone(),
+                value: value.clone(),
+                allowed: "there is no broker property of this name".to_owned(),
+            })?;
+            property.check(value)?;
+        }
+        let config =
+            BrokerConfig::resolve(|property| overrides.get(property.name).map(String::as_str));
+        if config.group_session_timeout_max < config.group_session_timeout_min {
+            return Err(InvalidValue {
+                property: "group.min.session.timeout.ms".to_owned(),
+                value: config.group_session_timeout_min.as_millis().to_string(),
+                allowed: "Value must be no more than group.max.session.timeout.ms".to_owned(),
+            });
+        }
+        Ok(config)
+    }
+
+    /// The configuration in which each property has the value that `value_of` names, and its
+    /// registered default where that names none or one that this version does not take.
+    pub fn resolve<'v>(value_of: impl Fn(&'static Property) -> Option<&'v str>) -> BrokerConfig {
+        let read = Reader { value_of };
+        BrokerConfig {
+            auto_create_topics: read.boolean("auto.create.topics.enable"),
+            delete_topics: read.boolean("delete.topic.enable"),
+            num_partitions: read.int("num.partitions"),
+            default_replication_factor: read
+                .given("default.replication.factor")
+                .map(|factor| factor.parse().unwrap_or(i16::MAX)),
+            topics_max: read.size("topics.max"),
+            partitions_max: read.size("partitions.max"),
+            topic_partitions_max: read.size("topic.partitions.max"),
+            request_partitions_max: read.size("request.partitions.max"),
+            connections_idle_max: read.milliseconds("connections.max.idle.ms"),
+            connections_max: read.size("max.connections"),
+            connections_per_ip_max: read.size("max.connections.per.ip"),
+            request_bytes_max: read.size("socket.request.max.bytes"),
+            fetch_bytes_max: read.size("fetch.max.bytes"),
+            fetch_sessions_max: read.size("max.incremental.fetch.session.cache.slots"),
+            described_partitions_max: read.size("max.request.partition.size.limit"),
+            group_initial_rebalance_delay: read.milliseconds("group.initial.rebalance.delay.ms"),
+            group_session_timeout_min: read.milliseconds("group.min.session.timeout.ms"),
+            group_session_timeout_max: read.milliseconds("group.max.session.timeout.ms"),
+            group_members_max: read.size("group.max.size"),
+            offset_metadata_bytes_max: read.size("offset.metadata.max.bytes"),
+            offsets_retention: read.milliseconds("offsets.retention.minutes") * 60_000,
+            offsets_retention_check: read.milliseconds("offsets.retention.check.interval.ms"),
+            offsets_topic_partitions: read.int("offsets.topic.num.partitions"),
+            offsets_topic_segment_bytes: read.int("offsets.topic.segment.bytes").unsigned_abs(),
+            retention_check: read.milliseconds("log.retention.check.interval.ms"),
+            producer_idle_max: read.milliseconds("producer.id.expiration.ms"),
+            producers_per_partition_max: read.size("producer.ids.per.partition.max"),
+            replica_stall_max: read.milliseconds("replica.lag.time.max.ms"),
+        }
+    }
+
+    /// The names of the properties that can be altered while the broker runs.
+    pub fn live() -> impl Iterator<Item = &'static str> {
+        brokers()
+            .iter()
+            .filter(|property| property.change == super::Change::Live)
+            .map(|property| property.name)
+    }
+}
+
+impl Default for BrokerConfig {
+    /// What a broker has when nobody configured anything.
+    fn default() -> BrokerConfig {
+        BrokerConfig::resolve(|_| None)
+    }
+}
+
+struct Reader<F> {
+    value_of: F,
+}
+
+impl<'v, F: Fn(&'static Property) -> Option<&'v str>> Reader<F> {
+    fn given(&self, name: &'static str) -> Option<&'v str> {
+        let property = broker(name).expect("this file names registered properties only");
+        (self.value_of)(property).map(str::trim).filter(|value| property.check(value).is_ok())
+    }
+
+    fn text(&self, name: &'static str) -> &'v str {
+        let default = broker(name).and_then(|property| property.default);
+        self.given(name).or(default).unwrap_or_default()
+    }
+
+    fn boolean(&self, name: &'static str) -> bool {
+        self.text(name).eq_ignore_ascii_case("true")
+    }
+
+    fn int(&self, name: &'static str) -> i32 {
+        self.text(name).parse().expect("a checked value or a default is a number")
+    }
+
+    /// A number that the registry bounds below by 0.
+    fn size(&self, name: &'static str) -> usize {
+        self.int(name).unsigned_abs() as usize
+    }
+
+    fn milliseconds(&self, name: &'static str) -> Duration {
+        let number: i64 =
+            self.text(name).parse().expect("a checked value or a default is a number");
+        Duration::from_millis(number.unsigned_abs())
+    }
+}

@@ -1,0 +1,198 @@
+//! A topic's configuration as the crates need it: plain values, already checked.
+
+use super::Durability;
+use super::property::{Property, elements};
+use super::topic;
+
+/// What happens to old records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CleanupPolicy {
+    /// Segments go by age and size.
+    pub delete: bool,
+    /// Only the newest record of each key stays, and a record without a key is refused.
+    pub compact: bool,
+}
+
+/// In which codec records are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompressionType {
+    /// As each batch was sent.
+    Producer,
+    /// Not compressed.
+    Uncompressed,
+    /// RFC 1952.
+    Gzip,
+    /// Snappy in Xerial frames.
+    Snappy,
+    /// LZ4 frames.
+    Lz4,
+    /// Zstandard frames.
+    Zstd,
+}
+
+/// Whose clock a record's timestamp comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimestampSource {
+    /// The producer's.
+    CreateTime,
+    /// The broker's, at the moment of appending.
+    LogAppendTime,
+}
+
+/// The configuration in force for one topic.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopicConfig {
+    /// `cleanup.policy`.
+    pub cleanup_policy: CleanupPolicy,
+    /// `compression.type`.
+    pub compression_type: CompressionType,
+    /// `delete.retention.ms`.
+    pub delete_retention_ms: i64,
+    /// `durability`.
+    pub durability: Durability,
+    /// `flush.messages`, for relaxed topics; `None` leaves it to the operating system.
+    pub flush_messages: Option<i64>,
+    /// `flush.ms`, for relaxed topics; `None` leaves it to the operating system.
+    pub flush_ms: Option<i64>,
+    /// `index.interval.bytes`.
+    pub index_interval_bytes: u32,
+    /// `max.compaction.lag.ms`; `None` is never.
+    pub max_compaction_lag_ms: Option<i64>,
+    /// `max.decompressed.message.bytes`.
+    pub max_decompressed_message_bytes: u32,
+    /// `max.message.bytes`, header included.
+    pub max_message_bytes: u32,
+    /// `message.timestamp.after.max.ms`; `None` is without limit.
+    pub message_timestamp_after_max_ms: Option<i64>,
+    /// `message.timestamp.before.max.ms`; `None` is without limit.
+    pub message_timestamp_before_max_ms: Option<i64>,
+    /// `message.timestamp.type`.
+    pub message_timestamp_type: TimestampSource,
+    /// `min.cleanable.dirty.ratio`, 0 to 1.
+    pub min_cleanable_dirty_ratio: f64,
+    /// `min.compaction.lag.ms`.
+    pub min_compaction_lag_ms: i64,
+    /// `min.insync.replicas`, at least 1; may exceed the number of replicas.
+    pub min_insync_replicas: u32,
+    /// `retention.bytes` of a partition; `None` is without limit.
+    pub retention_bytes: Option<u64>,
+    /// `retention.ms`; `None` is for ever.
+    pub retention_ms: Option<i64>,
+    /// `segment.bytes`.
+    pub segment_bytes: u32,
+    /// `segment.index.bytes`.
+    pub segment_index_bytes: u32,
+    /// `segment.jitter.ms`.
+    pub segment_jitter_ms: i64,
+    /// `segment.ms`, at least 1.
+    pub segment_ms: i64,
+}
+
+impl TopicConfig {
+    /// The configuration in which each property has the value that `value_of` names, and its
+    /// registered default where that names none or one that this version does not take (a newer
+    /// version may have logged it).
+    pub fn resolve<'v>(value_of: impl Fn(&'static Property) -> Option<&'v str>) -> TopicConfig {
+        let read = Reader { value_of };
+        TopicConfig {
+            cleanup_policy: read.cleanup_policy(),
+            compression_type: read.compression_type(),
+            delete_retention_ms: read.long("delete.retention.ms"),
+            durability: match read.text("durability") {
+                "relaxed" => Durability::Relaxed,
+                _ => Durability::Synced,
+            },
+            flush_messages: read.bound("flush.messages"),
+            flush_ms: read.bound("flush.ms"),
+            index_interval_bytes: read.int("index.interval.bytes"),
+            max_compaction_lag_ms: read.bound("max.compaction.lag.ms"),
+            max_decompressed_message_bytes: read.int("max.decompressed.message.bytes"),
+            max_message_bytes: read.int("max.message.bytes"),
+            message_timestamp_after_max_ms: read.bound("message.timestamp.after.max.ms"),
+            message_timestamp_before_max_ms: read.bound("message.timestamp.before.max.ms"),
+            message_timestamp_type: match read.text("message.timestamp.type") {
+                "LogAppendTime" => TimestampSource::LogAppendTime,
+                _ => TimestampSource::CreateTime,
+            },
+            min_cleanable_dirty_ratio: read.fraction("min.cleanable.dirty.ratio"),
+            min_compaction_lag_ms: read.long("min.compaction.lag.ms"),
+            min_insync_replicas: read.int("min.insync.replicas"),
+            retention_bytes: u64::try_from(read.long("retention.bytes")).ok(),
+            retention_ms: Some(read.long("retention.ms")).filter(|ms| 0 <= *ms),
+            segment_bytes: read.int("segment.bytes"),
+            segment_index_bytes: read.int("segment.index.bytes"),
+            segment_jitter_ms: read.long("segment.jitter.ms"),
+            segment_ms: read.long("segment.ms"),
+        }
+    }
+
+    /// The age in milliseconds at which a segment ends: `segment_ms` less a jitter that `seed`
+    /// picks, so that partitions (each with its own seed) do not all begin new files at once.
+    /// At least 1.
+    #[must_use]
+    pub fn segment_ms_with_jitter(&self, seed: u64) -> i64 {
+        let most = self.segment_jitter_ms.min(self.segment_ms - 1);
+        match u64::try_from(most) {
+            Ok(0) | Err(_) => self.segment_ms,
+            Ok(most) => self.segment_ms - (seed % (most + 1)) as i64,
+        }
+    }
+}
+
+impl Default for TopicConfig {
+    /// What a topic has when nobody configured anything.
+    fn default() -> TopicConfig {
+        TopicConfig::resolve(|_| None)
+    }
+}
+
+struct Reader<F> {
+    value_of: F,
+}
+
+impl<'v, F: Fn(&'static Property) -> Option<&'v str>> Reader<F> {
+    fn text(&self, name: &'static str) -> &'v str {
+        let property = topic(name).expect("this file names registered properties only");
+        (self.value_of)(property)
+            .map(str::trim)
+            .filter(|value| property.check(value).is_ok())
+            .or(property.default)
+            .unwrap_or_default()
+    }
+
+    fn long(&self, name: &'static str) -> i64 {
+        self.text(name).parse().expect("a checked value or a default is a number")
+    }
+
+    /// A bound that is none when it is the largest number there is.
+    fn bound(&self, name: &'static str) -> Option<i64> {
+        Some(self.long(name)).filter(|bound| *bound < i64::MAX)
+    }
+
+    fn int(&self, name: &'static str) -> u32 {
+        u32::try_from(self.long(name)).expect("the registry takes no negative value for it")
+    }
+
+    fn fraction(&self, name: &'static str) -> f64 {
+        self.text(name).parse().expect("a checked value or a default is a number")
+    }
+
+    fn cleanup_policy(&self) -> CleanupPolicy {
+        let value = self.text("cleanup.policy");
+        CleanupPolicy {
+            delete: elements(value).any(|policy| policy == "delete"),
+            compact: elements(value).any(|policy| policy == "compact"),
+        }
+    }
+
+    fn compression_type(&self) -> CompressionType {
+        match self.text("compression.type") {
+            "uncompressed" => CompressionType::Uncompressed,
+            "gzip" => CompressionType::Gzip,
+            "snappy" => CompressionType::Snappy,
+            "lz4" => CompressionType::Lz4,
+            "zstd" => CompressionType::Zstd,
+            _ => CompressionType::Producer,
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The properties of topics: all 37 that Kafka 4.4 describes, and `durability`, which is ours.
+
+use super::property::Unit::{Bytes, Count, Milliseconds};
+use super::property::{Check, Property, Unit};
+
+const FOREVER: &str = "9223372036854775807";
+const NO_TIERING: &str = "records live on this cluster's own disks only";
+const NO_SHARE_GROUPS: &str = "share groups are not there";
+const NO_THROTTLE: &str = "replication is not throttled";
+const CLEANER_NEXT: &str =
+    "Kept and shown; it takes effect with the log cleaner, which this version does not have.";
+
+/// By name in ascending order; a test holds it to that.
+pub(super) static TOPIC: &[Property] = &[
+    Property::list(
+        "cleanup.policy",
+        "delete",
+        "What happens to old records: delete removes segments by age and size, compact keeps the newest record of each key, an empty value keeps everything.",
+    )
+    .one_of(&["compact", "delete"])
+    .synonyms(&["log.cleanup.policy"])
+    .example("compact"),
+    Property::int(
+        "compression.gzip.level",
+        "-1",
+        Check::BetweenOr(1, 9, -1),
+        Unit::None,
+        "How hard gzip tries where the broker compresses; -1 is gzip's own choice.",
+    )
+    .synonyms(&["compression.gzip.level"])
+    .only_default("batches are recompressed at the codec's own level"),
+    Property::int(
+        "compression.lz4.level",
+        "9",
+        Check::Between(1, 17),
+        Unit::None,
+        "How hard lz4 tries where the broker compresses; our lz4 has one level.",
+    )
+    .synonyms(&["compression.lz4.level"])
+    .only_default("our lz4 has one level"),
+    Property::string(
+        "compression.type",
+        "producer",
+        "The codec in which records are stored; producer keeps each batch as it was sent, anything else costs the broker a recompression.",
+    )
+    .one_of(&["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"])
+    .synonyms(&["compression.type"])
+    .example("zstd"),
+    Property::int(
+        "compression.zstd.level",
+        "3",
+        Check::Between(-131_072, 22),
+        Unit::None,
+        "How hard zstd tries where the broker compresses.",
+    )
+    .synonyms(&["compression.zstd.level"])
+    .only_default("batches are recompressed at the codec's own level"),
+    Property::long(
+        "delete.retention.ms",
+        "86400000",
+        Check::AtLeast(0),
+        Milliseconds,
+        "How long a tombstone of a compacted topic stays after it was compacted, so that a reader who began before it still sees the deletion.",
+    )
+    .synonyms(&["log.cleaner.delete.retention.ms"])
+    .otherwise(CLEANER_NEXT),
+    Property::string(
+        "durability",
+        "synced",
+        "synced: a record is on disk before it is acknowledged. relaxed: it is in memory of the in-sync replicas, and a power cut of all of them at once loses the newest records.",
+    )
+    .one_of(&["synced", "relaxed"])
+    .synonyms(&["log.durability"])
+    .example("relaxed"),
+    Property::boolean(
+        "errors.deadletterqueue.group.enable",
+        "false",
+        "Whether share groups may write dead letters to this topic.",
+    )
+    .only_default(NO_SHARE_GROUPS),
+    Property::long(
+        "file.delete.delay.ms",
+        "60000",
+        Check::AtLeast(0),
+        Milliseconds,
+        "How long the files of a removed segment wait before they go.",
+    )
+    .synonyms(&["log.segment.delete.delay.ms"])
+    .otherwise("Files go at once; a reader that has one open reads it to its end."),
+    Property::long(
+        "flush.messages",
+        FOREVER,
+        Check::AtLeast(1),
+        Count,
+        "After how many records a relaxed topic is synced to disk; a synced topic is synced before every acknowledgement, which is stronger than any value here.",
+    )
+    .synonyms(&["log.flush.interval.messages"])
+    .example("10000"),
+    Property::long(
+        "flush.ms",
+        FOREVER,
+        Check::AtLeast(0),
+        Milliseconds,
+        "After how long a relaxed topic is synced to disk; a synced topic is synced before every acknowledgement, which is stronger than any value here.",
+    )
+    .synonyms(&["log.flush.interval.ms", "log.flush.scheduler.interval.ms"])
+    .example("1000"),
+    Property::list(
+        "follower.replication.throttled.replicas",
+        "",
+        "Replicas whose fetching a reassignment tool slows down.",
+    )
+    .replicas()
+    .only_default(NO_THROTTLE),
+    Property::int(
+        "index.interval.bytes",
+        "4096",
+        Check::AtLeast(0),
+        Bytes,
+        "How many bytes of records lie between two entries of a segment's index; fewer make seeking cheaper and the index larger.",
+    )
+    .synonyms(&["log.index.interval.bytes"]),
+    Property::list(
+        "leader.replication.throttled.replicas",
+        "",
+        "Replicas whose serving a reassignment tool slows down.",
+    )
+    .replicas()
+    .only_default(NO_THROTTLE),
+    Property::long(
+        "local.retention.bytes",
+        "-2",
+        Check::AtLeast(-2),
+        Bytes,
+        "How much of a tiered partition stays on local disks; -2 follows retention.bytes.",
+    )
+    .synonyms(&["log.local.retention.bytes"])
+    .only_default(NO_TIERING),
+    Property::long(
+        "local.retention.ms",
+        "-2",
+        Check::AtLeast(-2),
+        Milliseconds,
+        "How long records of a tiered partition stay on local disks; -2 follows retention.ms.",
+    )
+    .synonyms(&["log.local.retention.ms"])
+    .only_default(NO_TIERING),
+    Property::long(
+        "max.compaction.lag.ms",
+        FOREVER,
+        Check::AtLeast(1),
+        Milliseconds,
+        "After how long at most a record of a compacted topic is considered for compaction.",
+    )
+    .synonyms(&["log.cleaner.max.compaction.lag.ms"])
+    .otherwise(CLEANER_NEXT),
+    Property::int(
+        "max.decompressed.message.bytes",
+        "2147483639",
+        Check::AtLeast(1),
+        Bytes,
+        "The largest size of a batch once it is decompressed; a larger one is refused.",
+    )
+    .synonyms(&["max.decompressed.message.bytes"])
+    .example("104857600"),
+    Property::int(
+        "max.message.bytes",
+        "1048588",
+        Check::AtLeast(0),
+        Bytes,
+        "The largest record batch that is accepted, compressed and with its header.",
+    )
+    .synonyms(&["message.max.bytes"]),
+    Property::long(
+        "message.timestamp.after.max.ms",
+        "3600000",
+        Check::AtLeast(0),
+        Milliseconds,
+        "How far a producer's timestamp may lie in the future before its batch is refused.",
+    )
+    .synonyms(&["log.message.timestamp.after.max.ms"]),
+    Property::long(
+        "message.timestamp.before.max.ms",
+        FOREVER,
+        Check::AtLeast(0),
+        Milliseconds,
+        "How far a producer's timestamp may lie in the past before its batch is refused.",
+    )
+    .synonyms(&["log.message.timestamp.before.max.ms"])
+    .example("604800000"),
+    Property::string(
+        "message.timestamp.type",
+        "CreateTime",
+        "Whose clock a record's timestamp comes from: the producer's (CreateTime) or the broker's at the moment of appending (LogAppendTime).",
+    )
+    .one_of(&["CreateTime", "LogAppendTime"])
+    .synonyms(&["log.message.timestamp.type"])
+    .example("LogAppendTime"),
+    Property::double(
+        "min.cleanable.dirty.ratio",
+        "0.5",
+        Check::Fraction,
+        "Which part of a compacted log must be uncompacted before the cleaner works on it.",
+    )
+    .synonyms(&["log.cleaner.min.cleanable.ratio"])
+    .otherwise(CLEANER_NEXT),
+    Property::long(
+        "min.compaction.lag.ms",
+        "0",
+        Check::AtLeast(0),
+        Milliseconds,
+        "How long a record of a compacted topic is safe from compaction.",
+    )
+    .synonyms(&["log.cleaner.min.compaction.lag.ms"])
+    .otherwise(CLEANER_NEXT),
+    Property::int(
+        "min.insync.replicas",
+        "1",
+        Check::AtLeast(1),
+        Count,
+        "How many replicas must hold a record before acks=all is answered; with fewer in sync, such records are refused. Without a value: 2 where the topic has two replicas or more, 1 where it has one. Never more than the topic has replicas.",
+    )
+    .synonyms(&["min.insync.replicas"])
+    .example("2"),
+    Property::boolean(
+        "preallocate",
+        "false",
+        "Whether a segment's file takes its full size when it begins.",
+    )
+    .synonyms(&["log.preallocate"])
+    .otherwise("Segment files always grow ahead of the records, in doubling steps."),
+    Property::long(
+        "remote.copy.lag.bytes",
+        "-1",
+        Check::AtLeast(-1),
+        Bytes,
+        "How much may wait before it is copied to tiered storage.",
+    )
+    .synonyms(&["log.remote.copy.lag.bytes"])
+    .only_default(NO_TIERING),
+    Property::long(
+        "remote.copy.lag.ms",
+        "0",
+        Check::AtLeast(-1),
+        Milliseconds,
+        "How long records may wait before they are copied to tiered storage.",
+    )
+    .synonyms(&["log.remote.copy.lag.ms"])
+    .only_default(NO_TIERING),
+    Property::boolean(
+        "remote.log.copy.disable",
+        "false",
+        "Whether copying to tiered storage is stopped.",
+    )
+    .only_default(NO_TIERING),
+    Property::boolean(
+        "remote.log.delete.on.disable",
+        "false",
+        "Whether tiered records go when tiering is switched off.",
+    )
+    .only_default(NO_TIERING),
+    Property::boolean(
+        "remote.storage.enable",
+        "false",
+        "Whether old segments move to tiered storage.",
+    )
+    .only_default(NO_TIERING),
+    Property::long(
+        "retention.bytes",
+        "-1",
+        Check::Any,
+        Bytes,
+        "How large a partition may grow before its oldest segments are deleted; negative is without limit.",
+    )
+    .synonyms(&["log.retention.bytes"])
+    .example("10737418240"),
+    Property::long(
+        "retention.ms",
+        "604800000",
+        Check::AtLeast(-1),
+        Milliseconds,
+        "How long records are kept where cleanup.policy has delete; -1 is for ever. A segment goes when its newest record is older.",
+    )
+    .synonyms(&["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+    .example("86400000"),
+    Property::int(
+        "segment.bytes",
+        "1073741824",
+        Check::AtLeast(1_048_576),
+        Bytes,
+        "The size at which a partition begins a new file; retention removes whole files.",
+    )
+    .synonyms(&["log.segment.bytes"])
+    .example("104857600"),
+    Property::int(
+        "segment.index.bytes",
+        "10485760",
+        Check::AtLeast(4),
+        Bytes,
+        "The size of a segment's index at which the segment ends, even if it is not full.",
+    )
+    .synonyms(&["log.index.size.max.bytes"]),
+    Property::long(
+        "segment.jitter.ms",
+        "0",
+        Check::AtLeast(0),
+        Milliseconds,
+        "By how much at most a segment ends before segment.ms, so that not all partitions begin new files at once.",
+    )
+    .synonyms(&["log.roll.jitter.ms", "log.roll.jitter.hours"])
+    .example("60000"),
+    Property::long(
+        "segment.ms",
+        "604800000",
+        Check::AtLeast(1),
+        Milliseconds,
+        "The age at which a partition begins a new file, even if the old one is not full.",
+    )
+    .synonyms(&["log.roll.ms", "log.roll.hours"])
+    .example("3600000"),
+    Property::boolean(
+        "unclean.leader.election.enable",
+        "false",
+        "Whether a replica that may lack acknowledged records may lead when no other is left.",
+    )
+    .synonyms(&["unclean.leader.election.enable"])
+    .only_default("a replica that may lack acknowledged records never leads"),
+];

@@ -1,5 +1,6 @@
 """Questions about Fetch, ListOffsets and OffsetForLeaderEpoch."""
 
+import os
 import time
 
 import wire
@@ -159,6 +160,8 @@ def sessions():
     again = fetch(topic, 0, on=c, epoch=0, partitions=three(), full=True)
     s = again["SessionId"]
     show("close (s,-1)", fetch(topic, 0, on=c, session=s, epoch=-1, topics=[], full=True))
+    again = fetch(topic, 0, on=c, epoch=0, partitions=three(), full=True)["SessionId"]
+    show("close (s,-1) naming a partition", fetch(topic, 0, on=c, session=again, epoch=-1, partitions=[part(0)], full=True))
     show("after close", fetch(topic, 0, on=c, session=s, epoch=1, topics=[], full=True))
     show("sessionless (0,-1)", fetch(topic, 0, on=c, full=True))
     show("(0,5)", fetch(topic, 0, on=c, epoch=5, full=True))
@@ -237,4 +240,25 @@ def epochs():
     show("empty", attempt("OffsetForLeaderEpoch", 4, {"ReplicaId": -1, "Topics": []}))
 
 
-sections(answers, zstd, waiting, sessions, list_offsets, epochs)
+def older_epoch():
+    """Needs a broker restarted since TOPIC=… was made: a restart starts a new leader epoch."""
+    topic = os.environ.get("TOPIC")
+    if not topic:
+        create(T + "old")
+        show("produce", produce(T + "old", batch(n=3, ts=NOW)))
+        show(f"restart the broker, then ask again with TOPIC={T}old", None)
+        return
+    show("produce", produce(topic, batch(n=2, ts=NOW)))
+    show("leader epoch now", attempt("Metadata", 9, {"Topics": [{"Name": topic}]})["Topics"][0]["Partitions"][0]["LeaderEpoch"])
+    show("fetch, epoch 0 (older)", fetch(topic, 0, leader_epoch=0))
+    show("list offsets, epoch 0 (older)", attempt("ListOffsets", 11, {"ReplicaId": -1, "IsolationLevel": 0, "Topics": [{"Name": topic, "Partitions": [
+        {"PartitionIndex": 0, "Timestamp": -1, "CurrentLeaderEpoch": 0}]}]})["Topics"][0]["Partitions"])
+    for ts in (-1, -2, -3):
+        show(f"list offsets {ts}", attempt("ListOffsets", 11, {"ReplicaId": -1, "IsolationLevel": 0, "Topics": [{"Name": topic, "Partitions": [
+            {"PartitionIndex": 0, "Timestamp": ts, "CurrentLeaderEpoch": -1}]}]})["Topics"][0]["Partitions"])
+    for epoch, current in ((0, -1), (1, -1), (2, -1), (9, -1), (0, 0), (-1, -1)):
+        show(f"end of epoch {epoch}, current {current}", attempt("OffsetForLeaderEpoch", 4, {"ReplicaId": -1, "Topics": [{"Topic": topic, "Partitions": [
+            {"Partition": 0, "LeaderEpoch": epoch, "CurrentLeaderEpoch": current}]}]})["Topics"][0]["Partitions"])
+
+
+sections(answers, zstd, waiting, sessions, list_offsets, epochs, older_epoch)

@@ -169,6 +169,21 @@ def rebalancing():
     started = time.time()
     answer = f.join_read()
     show(f"E silent (session 6 s, rebalance 5 s / F 60 s): F answered after {time.time() - started:.0f} s", answer)
+    p = Member(f"{G}-pend", 4)
+    pending = p.join(session=6000)["MemberId"]
+    time.sleep(7)
+    show("id from MEMBER_ID_REQUIRED used after the session timeout (6 s)", p.join(member=pending, session=6000))
+    p = Member(f"{G}-pend2", 4)
+    p.full_join(session=6000)
+    p.sync([(p.id, b"")])
+    q = Member(f"{G}-pend2", 3)
+    q.join_send(session=6000, rebalance=20000)
+    for _ in range(4):
+        time.sleep(2)
+        answer = p.heartbeat()
+    show("waiting join of 8 s with session timeout 6 s, other heartbeats meanwhile: its heartbeat", answer)
+    p.join(member=p.id, session=6000)
+    show("  and the waiting one's answer", q.join_read())
     n = Member(f"{G}-nosync", 3)
     o = Member(f"{G}-nosync", 3)
     n.join()
@@ -181,6 +196,7 @@ def rebalancing():
     started = time.time()
     show("leader never syncs: follower's sync answer", o.c.receive("SyncGroup", 3))
     show(f"  after {time.time() - started:.0f} s", None)
+    show("  leader heartbeat / follower heartbeat", [n.heartbeat(), o.heartbeat()])
 
 
 def assignors():

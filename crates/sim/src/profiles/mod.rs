@@ -1,0 +1,17 @@
+//! All profiles, by name.
+
+pub mod journal;
+
+use crate::profile::Profile;
+
+/// Every profile, in the order in which a campaign runs them.
+#[must_use]
+pub fn all() -> &'static [&'static dyn Profile] {
+    &[&journal::Journal]
+}
+
+/// The profile with this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static dyn Profile> {
+    all().iter().copied().find(|profile| profile.name() == name)
+}

@@ -72,7 +72,10 @@ fn outputs(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let apis = read_schemas(root)?;
     let types = layout::Types::of(&apis)?;
     let mut files = emit::files(&apis, &types)?;
-    files.insert(PathBuf::from("crates/protocol/tests/support/samples.rs"), samples::file(&apis, &types));
+    files.insert(
+        PathBuf::from("crates/protocol/tests/support/samples.rs"),
+        samples::file(&apis, &types),
+    );
     files.into_iter().map(|(path, text)| Ok((path, format(root, &text)?))).collect()
 }
 

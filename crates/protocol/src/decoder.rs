@@ -18,16 +18,18 @@ use std::str;
 use crate::{Blob, DecodeError, Uuid};
 
 /// Most elements of one array; Kafka 4.4 refuses more as well.
-pub(crate) const ELEMENTS_MAX: usize = 1_000_000;
+const ELEMENTS_MAX: usize = 1_000_000;
 /// Most elements of an array whose elements take no bytes.
 const ZERO_WIDTH_ELEMENTS_MAX: usize = 1_000;
 /// Most tagged fields of one struct; Kafka 4.4 refuses more as well.
 const TAGGED_FIELDS_MAX: usize = 10_000;
+/// Longest string in bytes; in flexible versions too.
+const STRING_MAX: usize = i16::MAX as usize;
 /// Elements for which room is made before the first one has been read.
 const INITIAL_RESERVE: usize = 1_000;
-/// Element memory that each byte of input pays for. The largest struct we have takes 48 bytes of memory per
-/// byte that it takes on the wire at least; a test asserts that none comes beyond this.
-pub(crate) const MEMORY_PER_BYTE: usize = 64;
+/// Element memory that each byte of input pays for. A test asserts that no struct takes more memory per byte that it
+/// has on the wire at least; so whatever a client may rightly send is never refused for this.
+const MEMORY_PER_BYTE: usize = 64;
 /// Element memory that every input may take, in bytes.
 const MEMORY_BASE: usize = 64 * 1024;
 
@@ -310,17 +312,23 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// The length of a string: 16 bits, or compact.
+    /// The length of a string: 16 bits, or compact and not longer than 16 bits could say.
     fn string_len(
         &mut self,
         flexible: bool,
         nullable: bool,
         field: &'static str,
     ) -> Result<Option<usize>> {
-        if flexible {
-            return self.compact_len(nullable, field);
-        }
         let position = self.position;
+        if flexible {
+            let len = self.compact_len(nullable, field)?;
+            return match len {
+                Some(len) if STRING_MAX < len => {
+                    Err(DecodeError::TooLong { field, position, len, limit: STRING_MAX })
+                }
+                _ => Ok(len),
+            };
+        }
         let length = i32::from(self.i16(field)?);
         check_len(length, nullable, position, field)
     }

@@ -62,6 +62,18 @@ pub enum DecodeError {
         /// Memory that this input may still take, in bytes.
         left: usize,
     },
+    /// A string longer than the protocol allows, whatever its length prefix can say.
+    #[error("{field} at byte {position} has {len} bytes, at most {limit} are allowed")]
+    TooLong {
+        /// Which field.
+        field: &'static str,
+        /// Where it begins.
+        position: usize,
+        /// Its length in bytes.
+        len: usize,
+        /// The longest allowed, in bytes.
+        limit: usize,
+    },
     /// A string that is not UTF-8.
     #[error("{field} at byte {position} is not UTF-8")]
     InvalidUtf8 {

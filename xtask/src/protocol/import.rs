@@ -112,7 +112,8 @@ fn message(json: &Value) -> Result<Message> {
     }
     let mut shared = BTreeMap::new();
     for item in json["commonStructs"].as_array().into_iter().flatten() {
-        shared.insert(text(item, "name")?.to_owned(), fields(&item["fields"], &mut BTreeMap::new())?);
+        shared
+            .insert(text(item, "name")?.to_owned(), fields(&item["fields"], &mut BTreeMap::new())?);
     }
     Ok(Message {
         role,

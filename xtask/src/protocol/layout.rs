@@ -262,8 +262,7 @@ impl Within<'_> {
         fields: &[schema::Field],
     ) -> Result<Struct> {
         let message = self.message;
-        let is_reachable =
-            |field: &&schema::Field| !field.versions.and(versions).is_empty();
+        let is_reachable = |field: &&schema::Field| !field.versions.and(versions).is_empty();
         let fields = fields
             .iter()
             .filter(is_reachable)
@@ -311,7 +310,9 @@ impl Within<'_> {
             Type::Array(element) => Type::Array(Box::new(self.kind(element)?)),
             Type::Struct(name) => {
                 let key = (self.message.name.clone(), name.clone());
-                Type::Struct(self.names.get(&key).with_context(|| format!("no struct {name}"))?.clone())
+                Type::Struct(
+                    self.names.get(&key).with_context(|| format!("no struct {name}"))?.clone(),
+                )
             }
             other => other.clone(),
         })

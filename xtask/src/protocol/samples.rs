@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Api;
-use super::emit::condition;
+use super::emit::{condition, has_word};
 use super::layout::{Field, Struct, Types};
 use super::schema::{Role, Type};
 
@@ -14,7 +14,7 @@ pub(crate) fn file(apis: &[Api], types: &Types) -> String {
         use towpath_protocol::messages::*;\n\nuse super::chance::{Chance, Sample};\n\n"
         .to_owned();
     for item in &types.structs {
-        sample(item, types, &mut out);
+        sample(item, &mut out);
     }
     let messages = || apis.iter().flat_map(|api| &api.messages);
     out += &list(
@@ -33,7 +33,7 @@ pub(crate) fn file(apis: &[Api], types: &Types) -> String {
     let _ = write!(
         out,
         "/// For each struct that arrays hold: name, size in memory, fewest bytes on the wire.\n\
-         pub fn elements() -> Vec<(&'static str, usize, usize)> {{\nvec![\n"
+         pub(crate) fn elements() -> Vec<(&'static str, usize, usize)> {{\nvec![\n"
     );
     for item in elements {
         let versions = item.versions.first..=item.versions.last;
@@ -52,7 +52,7 @@ fn list<'a>(name: &str, doc: &str, messages: impl Iterator<Item = &'a str>) -> S
     )
 }
 
-fn sample(item: &Struct, types: &Types, out: &mut String) {
+fn sample(item: &Struct, out: &mut String) {
     let lifetime = if item.borrows { "<'static>" } else { "" };
     let mut body = String::new();
     for field in &item.fields {
@@ -62,10 +62,9 @@ fn sample(item: &Struct, types: &Types, out: &mut String) {
             None => body += &line,
         }
     }
-    let version = if body.contains("version") { "version" } else { "_version" };
+    let version = if has_word(&body, "version") { "version" } else { "_version" };
     let chance = if body.is_empty() { "_chance" } else { "chance" };
     let mutable = if body.is_empty() { "" } else { "mut " };
-    let _ = types;
     let _ = write!(
         out,
         "impl Sample for {}{lifetime} {{\nfn sample({chance}: &mut Chance, {version}: i16) -> Self {{\nlet {mutable}it = Self::default();\n{body}it\n}}\n}}\n\n",
@@ -78,8 +77,8 @@ fn value(field: &Field, item: &Struct) -> String {
     if !field.is_optional() {
         return plain;
     }
-    let nullable =
-        condition(field.nullable, field.versions.and(item.versions)).unwrap_or_else(|| "true".to_owned());
+    let nullable = condition(field.nullable, field.versions.and(item.versions))
+        .unwrap_or_else(|| "true".to_owned());
     format!("if {nullable} && chance.is_null() {{ None }} else {{ Some({plain}) }}")
         .replace("true && ", "")
 }

@@ -204,7 +204,8 @@ pub(crate) fn print(messages: &[Message]) -> String {
 fn print_fields(fields: &[Field], depth: usize, out: &mut String) {
     for field in fields {
         let indent = 2 * depth;
-        let _ = write!(out, "{:indent$}{} {} versions {}", "", field.name, field.kind, field.versions);
+        let _ =
+            write!(out, "{:indent$}{} {} versions {}", "", field.name, field.kind, field.versions);
         if !field.nullable.is_empty() {
             let _ = write!(out, " nullable {}", field.nullable);
         }

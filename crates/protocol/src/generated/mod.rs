@@ -34,4 +34,6 @@ mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
 mod produce;
+#[cfg(test)]
+mod size_tests;
 mod sync_group;

@@ -105,7 +105,7 @@ impl Sample for ApiVersionsResponse<'static> {
 }
 
 impl Sample for ApiVersion {
-    fn sample(chance: &mut Chance, version: i16) -> Self {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
         let mut it = Self::default();
         it.api_key = chance.i64() as i16;
         it.min_version = chance.i64() as i16;
@@ -115,7 +115,7 @@ impl Sample for ApiVersion {
 }
 
 impl Sample for SupportedFeatureKey<'static> {
-    fn sample(chance: &mut Chance, version: i16) -> Self {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
         let mut it = Self::default();
         it.name = chance.string();
         it.min_version = chance.i64() as i16;
@@ -125,7 +125,7 @@ impl Sample for SupportedFeatureKey<'static> {
 }
 
 impl Sample for FinalizedFeatureKey<'static> {
-    fn sample(chance: &mut Chance, version: i16) -> Self {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
         let mut it = Self::default();
         it.name = chance.string();
         it.max_version_level = chance.i64() as i16;
@@ -1186,7 +1186,7 @@ impl Sample for Coordinator<'static> {
 }
 
 impl Sample for RequestHeader<'static> {
-    fn sample(chance: &mut Chance, version: i16) -> Self {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
         let mut it = Self::default();
         it.request_api_key = chance.i64() as i16;
         it.request_api_version = chance.i64() as i16;
@@ -2286,7 +2286,7 @@ macro_rules! every_api_message {
 pub(crate) use every_api_message;
 
 /// For each struct that arrays hold: name, size in memory, fewest bytes on the wire.
-pub fn elements() -> Vec<(&'static str, usize, usize)> {
+pub(crate) fn elements() -> Vec<(&'static str, usize, usize)> {
     vec![
         (
             "AlterConfigsRequestAlterConfigsResource",

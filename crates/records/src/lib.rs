@@ -17,6 +17,7 @@ mod builder;
 pub mod compression;
 pub mod crc;
 mod header;
+mod invalid_batch;
 pub mod partitioner;
 mod recompress;
 mod record;
@@ -27,13 +28,13 @@ mod varint;
 pub use batches::{Batch, Batches, Tail, split_batches};
 pub use builder::{BatchBuilder, BuilderRefusal};
 pub use compression::{Compression, CompressionError, Decompressor};
+pub use crc::CrcMismatch;
 pub use header::{
     BatchHeader, HEADER_LEN, HeaderError, LENGTH_PREFIX_LEN, TimestampType, set_base_offset,
     set_leader_epoch, set_log_append_time, set_max_timestamp,
 };
+pub use invalid_batch::{InvalidBatch, InvalidBatchClass, InvalidRecord, RecordProblem};
 pub use recompress::{RecompressError, recompress};
 pub use record::{Headers, MalformedRecord, Record, RecordIter, RecordsError, records};
 pub use scratch::Scratch;
-pub use validate::{
-    InvalidBatch, InvalidRecord, ProduceRules, RecordProblem, Validated, validate_produced,
-};
+pub use validate::{ProduceRules, Validated, validate_produced};

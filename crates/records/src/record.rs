@@ -11,7 +11,7 @@
 
 use thiserror::Error;
 
-use crate::compression::CompressionError;
+use crate::compression::{Compression, CompressionError};
 use crate::header::{BatchHeader, HEADER_LEN, HeaderError};
 use crate::scratch::Scratch;
 use crate::varint;
@@ -82,6 +82,8 @@ pub struct Record<'a> {
     pub value: Option<&'a [u8]>,
     /// Its headers, in order, duplicates included.
     pub headers: Headers<'a>,
+    /// Bytes it has in the batch, after decompression and without its length in front.
+    pub body_bytes: usize,
 }
 
 /// Headers of a record: an iterator of key and value.
@@ -171,8 +173,6 @@ pub(crate) fn plain_body<'a>(
     bytes_max: usize,
     scratch: &'a mut Scratch,
 ) -> Result<&'a [u8], RecordsError> {
-    use crate::compression::Compression;
-
     match header.compression().map_err(RecordsError::UnknownCompression)? {
         Compression::None => Ok(body),
         _ if header.record_count() == 0 && body.is_empty() => Ok(body),
@@ -242,6 +242,7 @@ fn take_record<'a>(rest: &mut &'a [u8]) -> Result<Record<'a>, MalformedRecord> {
         return Err(MalformedRecord::InvalidLength(length.into()));
     };
     *rest = after;
+    let body_bytes = record.len();
 
     let Some((_attributes, fields)) = record.split_first() else {
         return Err(MalformedRecord::Field("attributes"));
@@ -256,7 +257,7 @@ fn take_record<'a>(rest: &mut &'a [u8]) -> Result<Record<'a>, MalformedRecord> {
     let header_count =
         varint::take_i32(&mut record).ok_or(MalformedRecord::Field("header count"))?;
     let headers = Headers::check(header_count, record)?;
-    Ok(Record { offset_delta, timestamp_delta, key, value, headers })
+    Ok(Record { offset_delta, timestamp_delta, key, value, headers, body_bytes })
 }
 
 fn take_header<'a>(rest: &mut &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>), MalformedRecord> {

@@ -2,23 +2,26 @@
 //! (`ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`), in
 //! its order, in one pass and without an allocation while batches are good.
 //!
-//! Stricter than Kafka where leniency would store what a consumer cannot read, or guess: bytes
-//! after the batch (Kafka drops them), offset deltas that are not 0, 1, 2… (Kafka rewrites
-//! compressed batches that have such, and stores uncompressed ones), attribute bits without a
-//! meaning, a delete horizon or LogAppendTime set by a producer.
+//! Stricter than Kafka where leniency would store what a consumer cannot read, or guess: records
+//! that are not well-formed inside (Kafka skips through compressed ones and does not look), bytes
+//! after the batch (Kafka drops them) or after its compressed records, offset deltas that are not
+//! 0, 1, 2… (Kafka stores uncompressed batches that have such, and fails on compressed ones),
+//! attribute bits without a meaning, a delete horizon or LogAppendTime set by a producer, a
+//! producer without an epoch. `tests/it/kafka_verdicts.rs` holds the two side by side.
 //!
 //! The surprise: Kafka does not believe the maximum timestamp that a batch declares, it corrects
 //! it; [`Validated::stamp`] does so too, at the price of a new checksum, because time indexes
 //! and ListOffsets rest on it.
 
-use thiserror::Error;
 use towpath_model::{LeaderEpoch, Offset, Timestamp};
 
-use crate::crc::{CrcMismatch, check_crc};
+use crate::compression::{Compression, CompressionError};
+use crate::crc::check_crc;
 use crate::header::{
-    BatchHeader, HEADER_LEN, HeaderError, TimestampType, set_base_offset, set_leader_epoch,
-    set_log_append_time, set_max_timestamp,
+    BatchHeader, HEADER_LEN, TimestampType, set_base_offset, set_leader_epoch, set_log_append_time,
+    set_max_timestamp,
 };
+use crate::invalid_batch::{InvalidBatch, InvalidRecord, RecordProblem};
 use crate::record::{MalformedRecord, Record, RecordIter, RecordsError, plain_body};
 use crate::scratch::Scratch;
 
@@ -34,6 +37,9 @@ pub struct ProduceRules {
     pub batch_bytes_max: usize,
     /// Largest batch after decompression, bytes; Kafka has no such bound.
     pub plain_bytes_max: usize,
+    /// Largest single record of a compressed batch after decompression, bytes
+    /// (`max.decompressed.message.bytes`, new in Kafka 4.4).
+    pub record_bytes_max: usize,
     /// Whether every record needs a key (`cleanup.policy` has `compact`).
     pub requires_keys: bool,
     /// Whose timestamps count (`message.timestamp.type`).
@@ -81,133 +87,6 @@ impl Validated {
     }
 }
 
-/// Why a batch may not be appended. Each says the Kafka error that its client should hear.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum InvalidBatch {
-    /// Not a batch at all. `CORRUPT_MESSAGE`.
-    #[error(transparent)]
-    Header(HeaderError),
-    /// Another record format. `INVALID_RECORD`.
-    #[error("record format {0} is not served, only format 2 is")]
-    UnsupportedMagic(i8),
-    /// The batch is cut off. `CORRUPT_MESSAGE`.
-    #[error("the batch says it has {declared} bytes, only {found} are there")]
-    Truncated {
-        /// Its declared size.
-        declared: usize,
-        /// What is there.
-        found: usize,
-    },
-    /// More than one batch, or something behind it. `INVALID_RECORD`.
-    #[error("{0} bytes follow the batch; a produce request has exactly one per partition")]
-    TrailingBytes(usize),
-    /// A client's batch begins at offset 0. `INVALID_RECORD`.
-    #[error("the base offset of a produced batch is 0, not {0}")]
-    BaseOffset(Offset),
-    /// Larger than `max.message.bytes`. `MESSAGE_TOO_LARGE`, after which clients split.
-    #[error("the batch has {size} bytes, the topic allows {max}")]
-    TooLarge {
-        /// Its size.
-        size: usize,
-        /// What is allowed.
-        max: usize,
-    },
-    /// Damaged on the way. `CORRUPT_MESSAGE`, after which clients retry.
-    #[error(transparent)]
-    Crc(#[from] CrcMismatch),
-    /// No records, or another number of offsets than of records. `INVALID_RECORD`.
-    #[error("the batch counts {count} records, its offsets span {span}")]
-    Count {
-        /// Declared records.
-        count: i32,
-        /// Last offset − base offset + 1.
-        span: i64,
-    },
-    /// Only brokers write markers. `INVALID_RECORD`.
-    #[error("clients may not write control records")]
-    Control,
-    /// Transactions are not served yet. The edge chooses the code.
-    #[error("transactional records are not supported yet")]
-    Transactional,
-    /// A producer without incarnation or sequence. `INVALID_RECORD`.
-    #[error("producer epoch {epoch} with base sequence {base_sequence} is not valid")]
-    Sequence {
-        /// Its epoch.
-        epoch: i16,
-        /// Its base sequence.
-        base_sequence: i32,
-    },
-    /// Bits without a meaning, or which only brokers set. `INVALID_RECORD`.
-    #[error("attributes {0:#06x} have bits that producers may not set")]
-    Attributes(i16),
-    /// Only brokers say that a timestamp is theirs. `INVALID_TIMESTAMP`.
-    #[error("producers may not set the timestamp type to LogAppendTime")]
-    LogAppendTime,
-    /// A codec that does not exist. `UNSUPPORTED_COMPRESSION_TYPE`.
-    #[error("compression codec {0} does not exist")]
-    UnknownCompression(u8),
-    /// Decompression came to no good end though the checksum is right. `INVALID_RECORD`.
-    #[error(transparent)]
-    Compression(crate::compression::CompressionError),
-    /// More than we are willing to decompress. `MESSAGE_TOO_LARGE`, after which clients split.
-    #[error("the batch is larger than {max} bytes after decompression")]
-    PlainTooLarge {
-        /// What is allowed.
-        max: usize,
-    },
-    /// A record is not one. `INVALID_RECORD`.
-    #[error("record {index} of the batch: {error}")]
-    MalformedRecord {
-        /// Which, from 0.
-        index: i32,
-        /// What is wrong.
-        error: MalformedRecord,
-    },
-    /// Records break the topic's rules. `INVALID_TIMESTAMP` where [`RecordProblem::Timestamp`] is
-    /// among them, else `INVALID_RECORD`; with a record error for each of `records`.
-    #[error("{count} records break the rules of the topic; the first is record {}", first_of(.records))]
-    Records {
-        /// How many.
-        count: usize,
-        /// The first of them, at most 1,000, in order.
-        records: Vec<InvalidRecord>,
-        /// Whether one of all of them has a timestamp out of bounds.
-        has_timestamp_problem: bool,
-    },
-}
-
-/// A record that breaks a rule of its topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("{problem}")]
-pub struct InvalidRecord {
-    /// Which of the batch, from 0 (`batch_index` of Produce v8).
-    pub index: i32,
-    /// What is wrong with it.
-    pub problem: RecordProblem,
-}
-
-/// Rules for single records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum RecordProblem {
-    /// `INVALID_RECORD`.
-    #[error("a compacted topic cannot accept a record without a key")]
-    NullKey,
-    /// `INVALID_TIMESTAMP`.
-    #[error("timestamp {timestamp} is not within [{earliest}, {latest}]")]
-    Timestamp {
-        /// The record's.
-        timestamp: Timestamp,
-        /// Oldest that is allowed now.
-        earliest: Timestamp,
-        /// Newest that is allowed now.
-        latest: Timestamp,
-    },
-}
-
-fn first_of(records: &[InvalidRecord]) -> String {
-    records.first().map_or(String::new(), |record| format!("{}: {record}", record.index))
-}
-
 /// Checks the bytes that a producer sent for one partition.
 ///
 /// Allocates only what `scratch` lacks, and for the list of refused records.
@@ -227,33 +106,17 @@ pub fn validate_produced(
         return Err(InvalidBatch::PlainTooLarge { max: rules.plain_bytes_max });
     }
     let mut findings = Findings::new(rules, &header);
-    let mut iter = RecordIter::over(header, plain);
-    for index in 0..=header.record_count() {
-        match iter.next() {
-            None => break,
-            Some(Ok(record)) if record.offset_delta == index => findings.note(index, &record),
-            Some(Ok(record)) => {
-                let error = MalformedRecord::OffsetDelta {
-                    found: record.offset_delta,
-                    last: header.last_offset_delta(),
-                };
-                return Err(InvalidBatch::MalformedRecord { index, error });
-            }
-            Some(Err(error)) => return Err(InvalidBatch::MalformedRecord { index, error }),
-        }
+    for (index, record) in (0..).zip(RecordIter::over(header, plain)) {
+        let record = record.map_err(|error| InvalidBatch::MalformedRecord { index, error })?;
+        check_record(index, &record, &header, rules)?;
+        findings.note(index, &record);
     }
     findings.conclude(plain.len())
 }
 
 /// Exactly one batch, from a client, not too large.
 fn check_frame(bytes: &[u8], rules: &ProduceRules) -> Result<BatchHeader, InvalidBatch> {
-    let header = BatchHeader::parse(bytes).map_err(|error| match error {
-        HeaderError::UnsupportedMagic(magic) => InvalidBatch::UnsupportedMagic(magic),
-        HeaderError::NegativeCount(_) | HeaderError::NegativeOffsetDelta(_) => {
-            InvalidBatch::Header(error)
-        }
-        error => InvalidBatch::Header(error),
-    })?;
+    let header = BatchHeader::parse(bytes).map_err(InvalidBatch::Header)?;
     let size = header.size_in_bytes();
     if bytes.len() < size {
         return Err(InvalidBatch::Truncated { declared: size, found: bytes.len() });
@@ -297,9 +160,29 @@ fn check_header(header: &BatchHeader) -> Result<(), InvalidBatch> {
     Ok(())
 }
 
-fn refusal_of(error: RecordsError) -> InvalidBatch {
-    use crate::compression::CompressionError;
+/// What one record must be whatever the topic's timestamps and keys.
+fn check_record(
+    index: i32,
+    record: &Record<'_>,
+    header: &BatchHeader,
+    rules: &ProduceRules,
+) -> Result<(), InvalidBatch> {
+    if record.offset_delta != index {
+        let error = MalformedRecord::OffsetDelta {
+            found: record.offset_delta,
+            last: header.last_offset_delta(),
+        };
+        return Err(InvalidBatch::MalformedRecord { index, error });
+    }
+    let is_compressed = header.compression() != Ok(Compression::None);
+    if is_compressed && rules.record_bytes_max < record.body_bytes {
+        let (size, max) = (record.body_bytes, rules.record_bytes_max);
+        return Err(InvalidBatch::RecordTooLarge { index, size, max });
+    }
+    Ok(())
+}
 
+fn refusal_of(error: RecordsError) -> InvalidBatch {
     match error {
         RecordsError::Header(error) => InvalidBatch::Header(error),
         RecordsError::Size { declared, found } => InvalidBatch::Truncated { declared, found },

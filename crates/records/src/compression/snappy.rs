@@ -70,9 +70,10 @@ impl Decoder {
 fn after_frame_header(bytes: &[u8]) -> Result<&[u8], CompressionError> {
     let header =
         bytes.first_chunk::<FRAME_HEADER_LEN>().ok_or(damaged("the frame header is cut off"))?;
-    let compatible = i32::from_be_bytes([header[12], header[13], header[14], header[15]]);
-    if FRAME_VERSION < compatible {
-        return Err(damaged("the frame needs a newer reader"));
+    // Of the two versions in it, Java looks at the writer's only; others look at none.
+    let version = i32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    if version < FRAME_VERSION {
+        return Err(damaged("the frame version is unknown"));
     }
     Ok(&bytes[FRAME_HEADER_LEN..])
 }

@@ -1,0 +1,462 @@
+//! The leader of one partition.
+//!
+//!   produce ──▶ Append{base offset} ─(log writes)─▶ appended ─(disk syncs)─▶ synced ─┐
+//!   follower_reported ────────────────────────────────────────────────────────────────┴▶ high watermark
+//!
+//! `produce` decides and changes nothing; between it and `appended` the caller holds the partition,
+//! so nothing can come between a check and its use. An append that fails is simply never reported.
+//!
+//! The high watermark is the smallest durable offset (relaxed topics: log end offset) over the
+//! *maximal* in-sync set, that is the agreed set together with a proposed one that the controller
+//! has not answered (KIP-497): whoever may become leader must hold what was acknowledged. It stands
+//! still while fewer replicas are in sync than `min.insync.replicas` asks for (KIP-966), and it
+//! never goes back under one leadership.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use towpath_model::{BrokerId, Durability, LeaderEpoch, Now, Offset, Time};
+use towpath_records::BatchHeader;
+
+use crate::admission::{Acks, Admission, ProduceRefusal};
+use crate::epochs::{EpochHistory, EpochRefusal};
+use crate::follower::{FetchRefusal, Follower, FollowerView, Report};
+use crate::producers::{Producers, Verdict};
+
+/// What a broker knows when it begins to lead.
+#[derive(Debug, Clone)]
+pub struct LeaderStart {
+    /// This broker.
+    pub me: BrokerId,
+    /// The leadership; later than every one that `epochs` knows, or equal to the last.
+    pub leader_epoch: LeaderEpoch,
+    /// Who holds replicas, this broker among them.
+    pub replicas: Vec<BrokerId>,
+    /// Who counts for the high watermark, this broker among them.
+    pub in_sync: BTreeSet<BrokerId>,
+    /// `min.insync.replicas`; counts as the number of replicas where it is larger.
+    pub min_insync_replicas: u32,
+    /// The topic's durability.
+    pub durability: Durability,
+    /// First offset of the log.
+    pub log_start_offset: Offset,
+    /// First offset not yet written.
+    pub log_end_offset: Offset,
+    /// First offset not yet synced to this broker's disk.
+    pub durable_offset: Offset,
+    /// The high watermark this broker has known as a follower in this process, if it has: readers
+    /// have seen it, so it must not fall. The log start offset where there is none.
+    pub high_watermark: Offset,
+    /// Producer state as of the log's end.
+    pub producers: Producers,
+    /// The leaderships that wrote the log.
+    pub epochs: EpochHistory,
+}
+
+/// The leader of one partition, under one leadership.
+///
+/// Invariants: log_start_offset <= high_watermark <= log_end_offset;
+/// durable_offset <= log_end_offset; `me` is a replica and in sync; every in-sync broker is a
+/// replica; in a synced topic the high watermark has never passed an offset that was not durable on
+/// all of the in-sync set of that moment.
+#[derive(Debug, Clone)]
+pub struct Leader {
+    me: BrokerId,
+    leader_epoch: LeaderEpoch,
+    followers: BTreeMap<BrokerId, Follower>,
+    in_sync: BTreeSet<BrokerId>,
+    proposed_in_sync: Option<BTreeSet<BrokerId>>,
+    min_insync_replicas: u32,
+    durability: Durability,
+    log_start_offset: Offset,
+    log_end_offset: Offset,
+    durable_offset: Offset,
+    high_watermark: Offset,
+    /// Where this leadership began to write: who joins the in-sync set must have come this far.
+    epoch_start_offset: Offset,
+    producers: Producers,
+    epochs: EpochHistory,
+}
+
+impl Leader {
+    /// Begins to lead.
+    ///
+    /// # Panics
+    ///
+    /// When `start` breaks one of the invariants above.
+    #[must_use]
+    pub fn new(start: LeaderStart) -> Leader {
+        assert!(start.replicas.contains(&start.me), "a leader holds a replica");
+        assert!(start.epochs.latest().is_none_or(|latest| latest <= start.leader_epoch));
+        let me = start.me;
+        let followers = start.replicas.iter().filter(|replica| **replica != me);
+        let mut epochs = start.epochs;
+        epochs.enter(start.leader_epoch, start.log_end_offset);
+        let mut leader = Leader {
+            me,
+            leader_epoch: start.leader_epoch,
+            followers: followers.map(|replica| (*replica, Follower::default())).collect(),
+            in_sync: start.in_sync,
+            proposed_in_sync: None,
+            min_insync_replicas: start.min_insync_replicas,
+            durability: start.durability,
+            log_start_offset: start.log_start_offset,
+            log_end_offset: start.log_end_offset,
+            durable_offset: start.durable_offset,
+            high_watermark: start
+                .high_watermark
+                .max(start.log_start_offset)
+                .min(start.log_end_offset),
+            epoch_start_offset: start.log_end_offset,
+            producers: start.producers,
+            epochs,
+        };
+        leader.advance_high_watermark();
+        leader.assert_invariants();
+        leader
+    }
+
+    /// Whether a batch may be appended, and where. The header is as the producer sent it.
+    pub fn produce(
+        &self,
+        _now: Now,
+        header: &BatchHeader,
+        acks: Acks,
+    ) -> Result<Admission, ProduceRefusal> {
+        let in_sync = self.in_sync_count();
+        let min = self.effective_min_insync_replicas();
+        if acks == Acks::All && in_sync < min {
+            return Err(ProduceRefusal::NotEnoughReplicas { in_sync, min });
+        }
+        match self.producers.judge(header)? {
+            Verdict::New => Ok(Admission::Append {
+                base_offset: self.log_end_offset,
+                leader_epoch: self.leader_epoch,
+            }),
+            Verdict::Duplicate(batch) => Ok(Admission::Duplicate {
+                base_offset: batch.base_offset,
+                end_offset: batch.end_offset(),
+                append_time: batch.timestamp,
+            }),
+        }
+    }
+
+    /// A batch has been written to this broker's log; its header carries the offset and the
+    /// leadership that [`Leader::produce`] gave.
+    ///
+    /// # Panics
+    ///
+    /// When the batch does not continue this log under this leadership.
+    pub fn appended(&mut self, now: Now, header: &BatchHeader) {
+        assert_eq!(header.base_offset(), self.log_end_offset, "a batch continues the log");
+        assert_eq!(header.leader_epoch(), self.leader_epoch, "a batch names its leadership");
+        self.epochs.enter(self.leader_epoch, header.base_offset());
+        self.producers.appended(now, header);
+        self.log_end_offset = header.next_offset();
+
+        self.advance_high_watermark();
+        self.assert_invariants();
+    }
+
+    /// This broker's disk holds everything before `durable_offset`. Reports from before a
+    /// truncation never get here: the log's generation stops them.
+    ///
+    /// # Panics
+    ///
+    /// When the offset goes back, or beyond the log's end.
+    pub fn synced(&mut self, durable_offset: Offset) {
+        assert!(self.durable_offset <= durable_offset, "what was durable stays so");
+        assert!(durable_offset <= self.log_end_offset, "what is durable has been written");
+        self.durable_offset = durable_offset;
+
+        self.advance_high_watermark();
+        self.assert_invariants();
+    }
+
+    /// A follower holds everything before `log_end_offset`, and has synced everything before
+    /// `durable_offset`. Only the latter may move the high watermark of a synced topic: what is not
+    /// on its disk can still be lost.
+    pub fn follower_reported(
+        &mut self,
+        now: Now,
+        follower: BrokerId,
+        leader_epoch: LeaderEpoch,
+        log_end_offset: Offset,
+        durable_offset: Offset,
+    ) -> Result<(), FetchRefusal> {
+        if log_end_offset < durable_offset {
+            return Err(FetchRefusal::Contradiction);
+        }
+        if leader_epoch < self.leader_epoch {
+            return Err(FetchRefusal::StaleLeaderEpoch { current: self.leader_epoch });
+        }
+        if self.leader_epoch < leader_epoch {
+            return Err(FetchRefusal::UnknownLeaderEpoch { current: self.leader_epoch });
+        }
+        if log_end_offset < self.log_start_offset || self.log_end_offset < log_end_offset {
+            return Err(FetchRefusal::OffsetOutOfRange {
+                log_start_offset: self.log_start_offset,
+                log_end_offset: self.log_end_offset,
+            });
+        }
+        let leader_durable_offset = self.durable_offset;
+        let state = self.followers.get_mut(&follower).ok_or(FetchRefusal::NotInReplicaSet)?;
+        let before = state.reported;
+        let has_moved = before.is_none_or(|before| before.durable_offset < durable_offset);
+        let is_caught_up = leader_durable_offset <= durable_offset;
+        let moved_at = match before {
+            Some(before) if !has_moved && !is_caught_up => before.moved_at,
+            _ => now.time,
+        };
+        // Reports may overtake each other on the way here (a durable offset travels in a message of
+        // its own), and under one leadership a follower's offsets only rise: the larger one counts.
+        let before = before.map_or((log_end_offset, durable_offset), |before| {
+            (before.log_end_offset, before.durable_offset)
+        });
+        state.reported = Some(Report {
+            log_end_offset: log_end_offset.max(before.0),
+            durable_offset: durable_offset.max(before.1),
+            moved_at,
+        });
+
+        self.advance_high_watermark();
+        self.assert_invariants();
+        Ok(())
+    }
+
+    /// Records before `to` are gone (retention, DeleteRecords). A smaller offset than the current
+    /// one changes nothing.
+    ///
+    /// # Panics
+    ///
+    /// When `to` lies beyond the high watermark: uncommitted records cannot be deleted.
+    pub fn log_start_moved(&mut self, to: Offset) {
+        assert!(to <= self.high_watermark, "only committed records are deleted");
+        if self.log_start_offset < to {
+            self.log_start_offset = to;
+            self.epochs.truncate_from_start(to);
+        }
+        self.assert_invariants();
+    }
+
+    /// Proposes an in-sync set to the controller; until it answers, the high watermark waits for
+    /// the members of both sets.
+    ///
+    /// # Panics
+    ///
+    /// When this broker is not in it, or a member holds no replica.
+    pub fn propose_in_sync(&mut self, in_sync: BTreeSet<BrokerId>) {
+        self.proposed_in_sync = Some(in_sync);
+        self.assert_invariants();
+    }
+
+    /// The controller has agreed on an in-sync set. It replaces the old one and the proposal.
+    ///
+    /// # Panics
+    ///
+    /// When this broker is not in it, or a member holds no replica.
+    pub fn set_in_sync(&mut self, in_sync: BTreeSet<BrokerId>) {
+        self.in_sync = in_sync;
+        self.proposed_in_sync = None;
+
+        self.advance_high_watermark();
+        self.assert_invariants();
+    }
+
+    /// The topic's configuration has changed. What has been acknowledged stays so.
+    pub fn set_config(&mut self, min_insync_replicas: u32, durability: Durability) {
+        self.min_insync_replicas = min_insync_replicas;
+        self.durability = durability;
+
+        self.advance_high_watermark();
+        self.assert_invariants();
+    }
+
+    /// Forgets idempotent producers that have been idle for longer than `idle`.
+    pub fn expire_producers(&mut self, now: Now, idle: Duration) {
+        self.producers.expire(now, idle);
+    }
+
+    /// The most producers this partition remembers; one more makes it forget the idlest.
+    pub fn set_producers_max(&mut self, most: usize) {
+        self.producers.set_most(most);
+    }
+
+    /// The in-sync set as this leader judges it, where it differs from the agreed one: who has
+    /// stood still for longer than `stall` while this broker's durable offset was ahead leaves, who
+    /// holds everything that is committed and has reached this leadership joins. `None` while a
+    /// proposal waits for its answer. `since` is when this broker began to lead: a follower that
+    /// has not been heard of gets `stall` from then.
+    #[must_use]
+    pub fn judged_in_sync(
+        &self,
+        now: Now,
+        since: Time,
+        stall: Duration,
+    ) -> Option<BTreeSet<BrokerId>> {
+        if self.proposed_in_sync.is_some() {
+            return None;
+        }
+        let stays = |report: Option<Report>| {
+            let moved_at = report.map_or(since, |report| report.moved_at);
+            now.time - moved_at <= stall
+                || report.is_some_and(|report| self.durable_offset <= report.durable_offset)
+        };
+        let joins = |report: Option<Report>| {
+            report.is_some_and(|report| {
+                self.high_watermark.max(self.epoch_start_offset) <= report.durable_offset
+                    && now.time - report.moved_at <= stall
+            })
+        };
+        let mut judged = BTreeSet::from([self.me]);
+        for (broker, follower) in &self.followers {
+            let is_in_sync = self.in_sync.contains(broker);
+            let report = follower.reported;
+            if if is_in_sync { stays(report) } else { joins(report) } {
+                judged.insert(*broker);
+            }
+        }
+        (judged != self.in_sync).then_some(judged)
+    }
+
+    /// Whether a client's idea of the leadership is this one. `None` (−1 on the wire) asks nothing.
+    pub fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), EpochRefusal> {
+        match current {
+            Some(asked) if asked < self.leader_epoch => {
+                Err(EpochRefusal::Fenced { current: self.leader_epoch })
+            }
+            Some(asked) if self.leader_epoch < asked => {
+                Err(EpochRefusal::Unknown { current: self.leader_epoch })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The newest leadership not after `asked` and where it ended, as OffsetForLeaderEpoch answers;
+    /// `None` is its (−1, −1). The current one ends at the log's end.
+    #[must_use]
+    pub fn end_offset_of_epoch(&self, asked: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+        if asked == self.leader_epoch {
+            return Some((asked, self.log_end_offset));
+        }
+        self.epochs.end_offset_of(asked, self.log_end_offset)
+    }
+
+    /// First offset that is not committed; readers get what lies before it.
+    #[must_use]
+    pub fn high_watermark(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// First offset of the oldest open transaction, or the high watermark: without transactions it
+    /// is always the latter.
+    #[must_use]
+    pub fn last_stable_offset(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// First offset kept.
+    #[must_use]
+    pub fn log_start_offset(&self) -> Offset {
+        self.log_start_offset
+    }
+
+    /// First offset not yet written.
+    #[must_use]
+    pub fn log_end_offset(&self) -> Offset {
+        self.log_end_offset
+    }
+
+    /// First offset not yet synced to this broker's disk.
+    #[must_use]
+    pub fn durable_offset(&self) -> Offset {
+        self.durable_offset
+    }
+
+    /// The first offset that `acks=1` waits for: what this broker alone vouches for, so its disk in
+    /// a synced topic, its memory in a relaxed one.
+    #[must_use]
+    pub fn leader_offset(&self) -> Offset {
+        match self.durability {
+            Durability::Synced => self.durable_offset,
+            Durability::Relaxed => self.log_end_offset,
+        }
+    }
+
+    /// This leadership.
+    #[must_use]
+    pub fn leader_epoch(&self) -> LeaderEpoch {
+        self.leader_epoch
+    }
+
+    /// The agreed in-sync set.
+    #[must_use]
+    pub fn in_sync(&self) -> &BTreeSet<BrokerId> {
+        &self.in_sync
+    }
+
+    /// Followers and what they have reported.
+    pub fn followers(&self) -> impl Iterator<Item = (BrokerId, FollowerView)> {
+        self.followers.iter().map(|(broker, follower)| (*broker, follower.view()))
+    }
+
+    /// The idempotent producers of this partition.
+    #[must_use]
+    pub fn producers(&self) -> &Producers {
+        &self.producers
+    }
+
+    /// The leaderships that wrote this log.
+    #[must_use]
+    pub fn epochs(&self) -> &EpochHistory {
+        &self.epochs
+    }
+
+    fn advance_high_watermark(&mut self) {
+        if self.in_sync_count() < self.effective_min_insync_replicas() {
+            return;
+        }
+        let proposed = self.proposed_in_sync.iter().flatten();
+        let held = self.in_sync.iter().chain(proposed).map(|broker| self.held_by(*broker));
+        let committed = held.min().expect("this broker is in sync, so the set is not empty");
+        self.high_watermark = self.high_watermark.max(committed);
+    }
+
+    /// What `broker` can be trusted to hold: nothing, until it has reported under this leadership.
+    fn held_by(&self, broker: BrokerId) -> Offset {
+        if broker == self.me {
+            return self.leader_offset();
+        }
+        let report = self.followers.get(&broker).and_then(|follower| follower.reported);
+        report.map_or(Offset::ZERO, |report| match self.durability {
+            Durability::Synced => report.durable_offset,
+            Durability::Relaxed => report.log_end_offset,
+        })
+    }
+
+    fn in_sync_count(&self) -> u32 {
+        u32::try_from(self.in_sync.len()).unwrap_or(u32::MAX)
+    }
+
+    fn effective_min_insync_replicas(&self) -> u32 {
+        let replicas = u32::try_from(self.followers.len() + 1).unwrap_or(u32::MAX);
+        self.min_insync_replicas.min(replicas)
+    }
+
+    fn assert_invariants(&self) {
+        assert!(self.log_start_offset <= self.high_watermark);
+        assert!(self.high_watermark <= self.log_end_offset);
+        assert!(self.durable_offset <= self.log_end_offset);
+        assert!(self.in_sync.contains(&self.me), "a leader is in sync with itself");
+        let sets = [Some(&self.in_sync), self.proposed_in_sync.as_ref()];
+        for broker in sets.into_iter().flatten().flatten() {
+            assert!(
+                *broker == self.me || self.followers.contains_key(broker),
+                "broker {broker} counts for the high watermark and holds no replica"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,12 +7,14 @@
 //!
 //! `import` runs when we move to another Kafka version; it keeps facts only: names, types, versions. `generate` runs
 //! after every change of a schema or of the generator; `check` fails if it has not been run.
+//! `compare` has Kafka's own classes read and rewrite what the codec writes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+mod compare;
 mod emit;
 mod import;
 mod layout;
@@ -21,7 +23,7 @@ mod schema;
 
 use schema::Message;
 
-const USAGE: &str = "usage: cargo xtask protocol import JAR... | generate | check";
+const USAGE: &str = "usage: cargo xtask protocol import JAR... | generate | check | compare JAR...";
 
 /// Runs `cargo xtask protocol …`.
 pub fn run(args: &[String]) -> Result<()> {
@@ -31,6 +33,7 @@ pub fn run(args: &[String]) -> Result<()> {
         ["import", jars @ ..] if !jars.is_empty() => import::run(jars, &schema_dir(&root)),
         ["generate"] => generate(&root),
         ["check"] => check(&root),
+        ["compare", jars @ ..] if !jars.is_empty() => compare::run(jars, &root),
         _ => bail!(USAGE),
     }
 }

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod against_kafka;
 mod against_kafka_protocol;
 mod fields;
 mod hostile;

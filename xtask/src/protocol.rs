@@ -5,9 +5,9 @@
 //!                                                                        └────▶ tests/support/samples.rs
 //! ```
 //!
-//! `import` runs when we move to another Kafka version; it keeps facts only: names, types, versions. `generate` runs
-//! after every change of a schema or of the generator; `check` fails if it has not been run.
-//! `compare` has Kafka's own classes read and rewrite what the codec writes.
+//! `import` runs when we move to another Kafka version; it keeps facts only: names, types,
+//! versions. `generate` runs after every change of a schema or of the generator; `check` fails if
+//! it has not been run. `compare` has Kafka's own classes read and rewrite what the codec writes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,8 @@ pub enum Blob<'a> {
     /// The bytes themselves. Decoding always yields these; encoding copies them into the frame.
     Bytes(&'a [u8]),
     /// `len` bytes that are not here: encoding writes their length and leaves a
-    /// [`Piece::Region`](crate::Piece::Region) for the socket writer to fill, for example by `sendfile`.
+    /// [`Piece::Region`](crate::Piece::Region) for the socket writer to fill, for example by
+    /// `sendfile`.
     Region {
         /// What the caller calls the region; comes back unchanged in the frame.
         index: u32,

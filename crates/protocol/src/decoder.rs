@@ -8,8 +8,8 @@
 //!   Σ elements ≤ 64 × input bytes + 64 KiB                         (Σ count × size_of element)
 //! ```
 //!
-//! Strings and bytes are borrowed, unknown tagged fields are skipped, structs nest only as deep as the
-//! schema does: so the third line bounds all the memory that a message can take.
+//! Strings and bytes are borrowed, unknown tagged fields are skipped, structs nest only as deep as
+//! the schema does: so the third line bounds all the memory that a message can take.
 //!
 //! Each reader is told the name of its field; it is only looked at when something is wrong.
 
@@ -27,8 +27,9 @@ const TAGGED_FIELDS_MAX: usize = 10_000;
 const STRING_MAX: usize = i16::MAX as usize;
 /// Elements for which room is made before the first one has been read.
 const INITIAL_RESERVE: usize = 1_000;
-/// Element memory that each byte of input pays for. A test asserts that no struct takes more memory per byte that it
-/// has on the wire at least; so whatever a client may rightly send is never refused for this.
+/// Element memory that each byte of input pays for. A test asserts that no struct takes more memory
+/// per byte that it has on the wire at least; so whatever a client may rightly send is never
+/// refused for this.
 const MEMORY_PER_BYTE: usize = 64;
 /// Element memory that every input may take, in bytes.
 const MEMORY_BASE: usize = 64 * 1024;
@@ -140,8 +141,8 @@ impl<'a> Decoder<'a> {
         Ok(Uuid(self.take_array(field)?))
     }
 
-    /// Reads an unsigned variable-length number of at most 32 bits. Padding within the five bytes is
-    /// accepted, as Kafka accepts it.
+    /// Reads an unsigned variable-length number of at most 32 bits. Padding within the five bytes
+    /// is accepted, as Kafka accepts it.
     pub fn uvarint(&mut self, field: &'static str) -> Result<u32> {
         let position = self.position;
         let mut value = 0_u32;
@@ -254,7 +255,8 @@ impl<'a> Decoder<'a> {
         Ok(Some(elements))
     }
 
-    /// Reads a struct that may be null if `nullable`; a byte in front says whether it is (−1: null).
+    /// Reads a struct that may be null if `nullable`; a byte in front says whether it is (−1:
+    /// null).
     pub fn nullable_struct<T>(
         &mut self,
         nullable: bool,
@@ -268,8 +270,8 @@ impl<'a> Decoder<'a> {
         if nullable { Ok(None) } else { Err(DecodeError::NullNotAllowed { field, position }) }
     }
 
-    /// Reads the tagged fields at the end of a struct. `read` gets each tag and returns whether it knows
-    /// it; an unknown one is skipped. If a tag occurs twice the last one counts, as in Kafka.
+    /// Reads the tagged fields at the end of a struct. `read` gets each tag and returns whether it
+    /// knows it; an unknown one is skipped. If a tag occurs twice the last one counts, as in Kafka.
     pub fn tagged_fields(
         &mut self,
         field: &'static str,

@@ -9,9 +9,11 @@ use crate::{Blob, EncodeError, Frame, Piece, Uuid};
 
 /// Bytes of the length prefix.
 const PREFIX: usize = 4;
-/// The longest string that a 16-bit length can say, and the longest that Kafka's compact strings may be.
+/// The longest string that a 16-bit length can say, and the longest that Kafka's compact strings
+/// may be.
 const STRING_MAX: usize = i16::MAX as usize;
-/// The longest bytes or array that a 32-bit length can say. One less so that compact lengths fit too.
+/// The longest bytes or array that a 32-bit length can say. One less so that compact lengths fit
+/// too.
 const LONG_MAX: usize = i32::MAX as usize - 1;
 
 /// A message on its way to become a [`Frame`].
@@ -85,7 +87,8 @@ impl Encoder {
         Ok(Frame { pieces })
     }
 
-    /// The bytes without a length prefix, for what is not a frame: records, headers, embedded protocols.
+    /// The bytes without a length prefix, for what is not a frame: records, headers, embedded
+    /// protocols.
     pub fn into_body(self) -> Result<Bytes> {
         if !self.regions.is_empty() {
             return Err(EncodeError::RegionNotAllowed { field: "body" });
@@ -253,7 +256,8 @@ impl Encoder {
         }
     }
 
-    /// Writes a struct that may be null if `nullable`, with the byte in front that says whether it is.
+    /// Writes a struct that may be null if `nullable`, with the byte in front that says whether it
+    /// is.
     pub fn nullable_struct<T>(
         &mut self,
         nullable: bool,
@@ -274,7 +278,8 @@ impl Encoder {
         }
     }
 
-    /// Writes one tagged field: tag, size, content. Content with regions is refused; no schema has it.
+    /// Writes one tagged field: tag, size, content. Content with regions is refused; no schema has
+    /// it.
     pub fn tagged_field(
         &mut self,
         tag: u32,
@@ -289,7 +294,8 @@ impl Encoder {
             return Err(EncodeError::RegionNotAllowed { field });
         }
 
-        // The size goes before the content but is known after it: append it, then rotate it to the front.
+        // The size goes before the content but is known after it: append it, then rotate it to the
+        // front.
         let len = self.buffer.len() - start;
         let size = u32::try_from(len).map_err(|_| EncodeError::FrameTooLarge { len })?;
         let (size, size_len) = uvarint_bytes(size);

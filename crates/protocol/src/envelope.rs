@@ -1,8 +1,8 @@
 //! Header and body together: what one frame carries.
 //!
-//! Which header version belongs to a request follows from the API and its version: flexible versions
-//! have flexible headers. The one exception is the answer to ApiVersions, whose header stays at version 0,
-//! because a client reads it before it knows what the broker speaks (KIP-511).
+//! Which header version belongs to a request follows from the API and its version: flexible
+//! versions have flexible headers. The one exception is the answer to ApiVersions, whose header
+//! stays at version 0, because a client reads it before it knows what the broker speaks (KIP-511).
 
 use crate::messages::{RequestHeader, ResponseHeader};
 use crate::{ApiKey, DecodeError, Decoder, EncodeError, Encoder, Frame, Message};
@@ -18,10 +18,11 @@ pub fn response_header_version(api_key: ApiKey, version: i16) -> i16 {
     i16::from(is_flexible)
 }
 
-/// Reads the header of a request frame without its length prefix, and leaves the decoder at the body.
+/// Reads the header of a request frame without its length prefix, and leaves the decoder at the
+/// body.
 ///
-/// The version in the header is not judged here: a request in a version that we do not have still has a readable
-/// header, and ApiVersions needs an answer to it.
+/// The version in the header is not judged here: a request in a version that we do not have still
+/// has a readable header, and ApiVersions needs an answer to it.
 pub fn decode_request_header(
     frame: &[u8],
 ) -> Result<(RequestHeader<'_>, Decoder<'_>), DecodeError> {
@@ -35,7 +36,8 @@ pub fn decode_request_header(
     Ok((header, d))
 }
 
-/// Reads the header of a response frame without its length prefix, and leaves the decoder at the body.
+/// Reads the header of a response frame without its length prefix, and leaves the decoder at the
+/// body.
 pub fn decode_response_header(
     api_key: ApiKey,
     version: i16,

@@ -1,7 +1,7 @@
 //! Why bytes are not a message, or a message cannot be bytes.
 //!
-//! Errors name the field as `Message.field` or `Struct.field` and the position in the input, so that
-//! a log line is enough to see what a client sent wrongly.
+//! Errors name the field as `Message.field` or `Struct.field` and the position in the input, so
+//! that a log line is enough to see what a client sent wrongly.
 
 use thiserror::Error;
 

@@ -1,7 +1,7 @@
 //! Kafka's error codes, as facts: number, name, and what a client does about each.
 //!
-//! The table is that of Kafka 4.4: *retry* means that the same request may succeed later, *refresh* that the client
-//! should fetch new metadata before it retries, *fail* that it should not retry.
+//! The table is that of Kafka 4.4: *retry* means that the same request may succeed later, *refresh*
+//! that the client should fetch new metadata before it retries, *fail* that it should not retry.
 
 use std::fmt;
 

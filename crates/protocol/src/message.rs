@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 
 use crate::{DecodeError, Decoder, EncodeError, Encoder};
 
-/// A message of the protocol: a request, a response, a header, or the content of an internal record.
+/// A message of the protocol: a request, a response, a header, or the content of an internal
+/// record.
 ///
 /// `'a` is how long the bytes live that a decoded message borrows from.
 pub trait Message<'a>: Sized {

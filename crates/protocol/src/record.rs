@@ -1,9 +1,10 @@
-//! Messages that are not frames: keys and values of `__consumer_offsets`, and the consumer protocol's
-//! subscription and assignment inside JoinGroup and SyncGroup. All begin with a 16-bit number.
+//! Messages that are not frames: keys and values of `__consumer_offsets`, and the consumer
+//! protocol's subscription and assignment inside JoinGroup and SyncGroup. All begin with a 16-bit
+//! number.
 //!
 //! ```text
 //!   value, subscription, assignment   version i16 │ body at that version
-//!   key                               type    i16 │ body at version 0     (type: the schema's API key)
+//!   key                               type    i16 │ body at version 0  (type: the schema's API key)
 //! ```
 
 use bytes::Bytes;
@@ -31,8 +32,8 @@ pub fn encode_record_key<'a, M: Message<'a>>(key: &M) -> Result<Bytes, EncodeErr
     encode_after(M::API_KEY, *M::VERSIONS.start(), key)
 }
 
-/// Reads the number in front, and leaves the decoder at the body: for callers who must look at the type or version
-/// before they know which message follows or how leniently to read it.
+/// Reads the number in front, and leaves the decoder at the body: for callers who must look at the
+/// type or version before they know which message follows or how leniently to read it.
 pub fn read_leading_i16(bytes: &[u8]) -> Result<(i16, Decoder<'_>), DecodeError> {
     let mut d = Decoder::new(bytes);
     let number = d.i16("version")?;

@@ -44,8 +44,8 @@ fn mod_file(apis: &[Api]) -> String {
     out
 }
 
-/// A default element has no text, no elements and no tags, so it is as short as one can be; unless it has a struct that could
-/// be null, which none has.
+/// A default element has no text, no elements and no tags, so it is as short as one can be; unless
+/// it has a struct that could be null, which none has.
 fn size_tests_file(types: &Types) -> Result<String> {
     let mut out = format!(
         "//! The fewest bytes of an element are as many as an empty one takes.\n{NOTICE}use super::messages::*;\nuse crate::Encoder;\n\n"

@@ -1,4 +1,5 @@
-//! Takes message descriptions out of Kafka's jars, facts only: their prose and comments stay behind.
+//! Takes message descriptions out of Kafka's jars, facts only: their prose and comments stay
+//! behind.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -124,7 +124,8 @@ impl Types {
         }
     }
 
-    /// Structs contain each other without cycles, so this ends after as many rounds as they nest deep.
+    /// Structs contain each other without cycles, so this ends after as many rounds as they nest
+    /// deep.
     fn find_borrows(&mut self) {
         loop {
             let found: Vec<usize> = (0..self.structs.len())
@@ -183,8 +184,8 @@ impl Types {
     }
 }
 
-/// Rust names of the structs inside messages, by (message, Kafka's name). A name that more than one message uses
-/// gets the message's in front.
+/// Rust names of the structs inside messages, by (message, Kafka's name). A name that more than one
+/// message uses gets the message's in front.
 fn rust_names(apis: &[Api]) -> BTreeMap<(String, String), String> {
     let messages = || apis.iter().flat_map(|api| &api.messages);
     let mut uses: BTreeMap<&str, usize> = BTreeMap::new();

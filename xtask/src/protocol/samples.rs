@@ -1,4 +1,5 @@
-//! Writes the test support that fills messages with chance values, and names every message for the tests.
+//! Writes the test support that fills messages with chance values, and names every message for the
+//! tests.
 
 use std::fmt::Write;
 

@@ -7,8 +7,8 @@
 //!     Topic string versions 0-12 entity topicName ignorable
 //! ```
 //!
-//! Fields of a struct are indented below the first field that has it; a later field of the same message that has it
-//! too just names it. Names and versions are those of Kafka.
+//! Fields of a struct are indented below the first field that has it; a later field of the same
+//! message that has it too just names it. Names and versions are those of Kafka.
 
 use std::fmt::{self, Write};
 

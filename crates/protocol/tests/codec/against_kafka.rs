@@ -1,6 +1,7 @@
 //! Writes samples of every message and version into a file, for Kafka's own classes to read.
 //!
-//! Reading them takes Java and Kafka's jars, so that half is a chore: `cargo xtask protocol compare JAR...`.
+//! Reading them takes Java and Kafka's jars, so that half is a chore: `cargo xtask protocol compare
+//! JAR...`.
 
 use std::fmt::Write as _;
 use std::fs;

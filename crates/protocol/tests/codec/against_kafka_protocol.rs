@@ -1,12 +1,13 @@
 //! Another implementation reads what we write, and writes the same bytes again.
 //!
-//! The `kafka-protocol` crate is generated from the same schemas by other hands. For every message and version that both
-//! know, our bytes must decode there, leave nothing over, and encode to the same bytes.
+//! The `kafka-protocol` crate is generated from the same schemas by other hands. For every message
+//! and version that both know, our bytes must decode there, leave nothing over, and encode to the
+//! same bytes.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages as theirs;
-use kafka_protocol::messages::consumer_protocol_assignment::ConsumerProtocolAssignment as TheirAssignment;
-use kafka_protocol::messages::consumer_protocol_subscription::ConsumerProtocolSubscription as TheirSubscription;
+use kafka_protocol::messages::consumer_protocol_assignment as assignment;
+use kafka_protocol::messages::consumer_protocol_subscription as subscription;
 use kafka_protocol::protocol::{Decodable, Encodable, Message as TheirMessage};
 use towpath_protocol::messages::*;
 use towpath_protocol::{Message, decode_exact};
@@ -94,6 +95,6 @@ fn defaults_agree() {
 fn headers_and_the_consumer_protocol_agree() {
     agree!(RequestHeader, theirs::RequestHeader);
     agree!(ResponseHeader, theirs::ResponseHeader);
-    agree!(ConsumerProtocolSubscription, TheirSubscription);
-    agree!(ConsumerProtocolAssignment, TheirAssignment);
+    agree!(ConsumerProtocolSubscription, subscription::ConsumerProtocolSubscription);
+    agree!(ConsumerProtocolAssignment, assignment::ConsumerProtocolAssignment);
 }

@@ -1,4 +1,5 @@
-//! What happens to fields that a version does not have, and what fields are before anyone sets them.
+//! What happens to fields that a version does not have, and what fields are before anyone sets
+//! them.
 
 use towpath_protocol::messages::*;
 use towpath_protocol::{
@@ -113,4 +114,18 @@ fn records_of_the_offsets_topic_begin_with_their_type_or_version() {
     let bytes = encode_versioned(3, &value).expect("it is valid");
     assert_eq!(decode_versioned(&bytes), Ok((3, value)));
     assert_eq!(GroupMetadataKey::API_KEY, 2);
+}
+
+/// Kafka 4.4.0 reads these bytes to the same effect.
+#[test]
+fn tags_may_repeat_and_stand_in_any_order() {
+    let head = [0, 0, 1, 0, 0, 0, 0];
+    let epoch = |epoch| [1, 8, 0, 0, 0, 0, 0, 0, 0, epoch];
+    let repeated = [&head[..], &[2], &epoch(5), &epoch(6)].concat();
+    let read: ApiVersionsResponse = decode_exact(3, &repeated).expect("Kafka takes it");
+    assert_eq!(read.finalized_features_epoch, 6);
+
+    let unordered = [&head[..], &[2, 3, 1, 1], &epoch(6)].concat();
+    let read: ApiVersionsResponse = decode_exact(3, &unordered).expect("Kafka takes it");
+    assert_eq!((read.finalized_features_epoch, read.zk_migration_ready), (6, true));
 }

@@ -1,4 +1,5 @@
-//! Whatever the bytes are, decoding ends, does not panic, and takes no more memory than the bytes justify.
+//! Whatever the bytes are, decoding ends, does not panic, and takes no more memory than the bytes
+//! justify.
 
 use towpath_protocol::messages::*;
 use towpath_protocol::{Decoder, Message, decode_exact};
@@ -70,7 +71,8 @@ macro_rules! survives_flips {
     };
 }
 
-/// What decodes can be encoded, though not always to the same bytes: unknown tags fall out, true is one.
+/// What decodes can be encoded, though not always to the same bytes: unknown tags fall out, true is
+/// one.
 fn stays_the_same<'a, M: Message<'a>>(version: i16, bytes: &'a [u8]) {
     let message: M = decode_exact(version, bytes).expect("it decoded before");
     let error = encode(&message, version).err();

@@ -1,7 +1,7 @@
 //! Writes structs and the frame of what they can do.
 //!
-//! Conditions on versions are written out where a struct can occur without the field, and nowhere else; so the code of a
-//! struct that only exists in flexible versions has no trace of the others.
+//! Conditions on versions are written out where a struct can occur without the field, and nowhere
+//! else; so the code of a struct that only exists in flexible versions has no trace of the others.
 
 use std::fmt::Write;
 
@@ -225,7 +225,8 @@ impl Emitter<'_> {
     }
 }
 
-/// The condition under which something with `versions` is there, unless that is always so in `context`.
+/// The condition under which something with `versions` is there, unless that is always so in
+/// `context`.
 pub(crate) fn condition(versions: Versions, context: Versions) -> Option<String> {
     let from = context.first < versions.first;
     let until = versions.last < context.last;

@@ -12,6 +12,7 @@
 //! what is durable. They ask the disk, or they cut the power and look.
 
 pub mod campaign;
+pub mod checker;
 pub mod clock;
 pub mod contract;
 pub mod disk;
@@ -20,6 +21,7 @@ pub mod profile;
 pub mod profiles;
 pub mod rng;
 pub mod trace;
+pub mod workload;
 
 pub use clock::SimClock;
 pub use disk::SimDisk;

@@ -1,1 +1,37 @@
-//! .
+//! The thick client: a producer, a group consumer, a reader without a group, and administration.
+//!
+//! It speaks nothing but the public Kafka protocol, so it works with any Kafka 4.x as well. It needs
+//! a tokio runtime, of either flavour. What surprises: positions in a partition move only when
+//! records are handed to the caller, and committing them is always the caller's own call.
+//!
+//! ```text
+//!   Producer   GroupConsumer   Reader   Admin
+//!       └───────────┴───┬─────────┴───────┘
+//!                    Cluster       brokers, leaders, coordinators
+//!                       │
+//!                   Connection     frames, in order, many on the way
+//! ```
+
+mod cluster;
+mod config;
+mod consumer;
+mod error;
+mod image;
+mod producer;
+mod record;
+mod wire;
+
+pub use cluster::{Cluster, Lane};
+pub use config::{Backoff, ClientConfig, DEFAULT_PORT, join_address, split_address};
+pub use consumer::{
+    Assignments, Assignor, Bound, FetchConfig, FoundOffset, Isolation, MemberSubscription,
+    OffsetReset, OffsetSpec, Reader,
+};
+pub use error::{Error, Result};
+pub use image::{Broker, Image, Partition, Topic};
+pub use producer::{Acks, Delivered, DeliveryFuture, OnFull, Producer, ProducerConfig};
+pub use record::{Header, OutgoingRecord, Record, TopicPartition};
+pub use towpath_model::{BrokerId, LeaderEpoch, Offset, PartitionIndex, Timestamp};
+pub use towpath_protocol::{ErrorCode, Uuid};
+pub use towpath_records::Compression;
+pub use wire::{Answer, Connection, Pending, Place, recognise};

@@ -1,0 +1,414 @@
+//! The way to every broker: bootstrap, metadata, leaders, group coordinators, connections.
+//!
+//! Connections are kept per broker and *lane*: a fetch that is parked at the broker for its maximum
+//! wait, or a JoinGroup that waits for a rebalance, must not hold up what comes behind it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use towpath_model::{BrokerId, PartitionIndex};
+use towpath_protocol::messages::{
+    FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataRequestTopic,
+    MetadataResponse,
+};
+use towpath_protocol::{ErrorCode, Request};
+
+use crate::config::ClientConfig;
+use crate::error::{Error, Result};
+use crate::image::{Broker, Image, Partition, Topic};
+use crate::wire::{Answer, Connection};
+
+/// A cluster and our connections to it; clones share them.
+#[derive(Clone)]
+pub struct Cluster {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: ClientConfig,
+    state: Mutex<State>,
+    /// Held by whoever fetches metadata, so that many who miss ask once.
+    refreshing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    image: Arc<Image>,
+    /// Counts refreshes, so that one who waited for another's refresh can tell.
+    refreshes: u64,
+    links: HashMap<(Target, Lane), Arc<tokio::sync::Mutex<Slot>>>,
+    coordinators: HashMap<String, BrokerId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Target {
+    Bootstrap(String),
+    Broker(BrokerId),
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Short requests.
+    Ordinary,
+    /// Produce requests, whose order on the wire matters.
+    Produce,
+    /// Fetches, which the broker may park.
+    Fetch,
+    /// Heartbeats and commits.
+    Group,
+    /// JoinGroup and SyncGroup, which the broker parks for whole rebalances.
+    Join,
+}
+
+#[derive(Default)]
+struct Slot {
+    address: String,
+    connection: Option<Connection>,
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+/// How long a topic may stay unknown after a request that lets the broker create it.
+const AUTO_CREATE_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Cluster {
+    /// Reaches the cluster once, so that a wrong address is told at once.
+    pub async fn connect(config: ClientConfig) -> Result<Cluster> {
+        let inner =
+            Inner { config, state: Mutex::default(), refreshing: tokio::sync::Mutex::default() };
+        let cluster = Cluster { inner: Arc::new(inner) };
+        cluster.refresh(&[]).await?;
+        Ok(cluster)
+    }
+
+    /// The settings it was opened with.
+    #[must_use]
+    pub fn config(&self) -> &ClientConfig {
+        &self.inner.config
+    }
+
+    /// What the cluster said last.
+    #[must_use]
+    pub fn image(&self) -> Arc<Image> {
+        self.state().image.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().expect("nothing panics while it holds this lock")
+    }
+
+    // ------------------------------------------------------------------------------- requests
+
+    /// Sends a request that any broker answers.
+    pub async fn call_any<'a, M: Request<'a>>(&self, request: &M) -> Result<Answer> {
+        self.any().await?.call(request).await
+    }
+
+    /// Sends a request to one broker.
+    pub async fn call_broker<'a, M: Request<'a>>(
+        &self,
+        broker: BrokerId,
+        lane: Lane,
+        request: &M,
+    ) -> Result<Answer> {
+        self.broker(broker, lane).await?.call(request).await
+    }
+
+    /// Runs `attempt` until it succeeds, fails for good, or `patience` is used up.
+    pub(crate) async fn retry<T>(
+        &self,
+        patience: Duration,
+        mut attempt: impl AsyncFnMut() -> Result<T>,
+    ) -> Result<T> {
+        let deadline = Instant::now() + patience;
+        let mut failures = 0;
+        loop {
+            match attempt().await {
+                Err(error) if error.is_retriable() => {
+                    failures += 1;
+                    let wait = self.config().retry_backoff.wait(failures);
+                    if deadline <= Instant::now() + wait {
+                        return Err(error);
+                    }
+                    sleep(wait).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    // ---------------------------------------------------------------------------- connections
+
+    /// A connection to any broker that answers.
+    pub async fn any(&self) -> Result<Connection> {
+        let mut brokers: Vec<Broker> = self.image().brokers.values().cloned().collect();
+        fastrand::shuffle(&mut brokers);
+        let mut last = None;
+        for broker in &brokers {
+            match self.link(Target::Broker(broker.id), broker.address(), Lane::Ordinary).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = Some(error),
+            }
+        }
+        let mut bootstrap = self.config().bootstrap.clone();
+        fastrand::shuffle(&mut bootstrap);
+        for address in bootstrap {
+            let target = Target::Bootstrap(address.clone());
+            match self.link(target, address, Lane::Ordinary).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::Unreachable {
+            address: self.config().bootstrap.join(","),
+            cause: "no address to dial".to_owned(),
+        }))
+    }
+
+    /// A connection to one broker.
+    pub async fn broker(&self, id: BrokerId, lane: Lane) -> Result<Connection> {
+        let address = self.image().brokers.get(&id).map(Broker::address);
+        let address = address.ok_or_else(|| Error::Unreachable {
+            address: format!("broker {id}"),
+            cause: "the cluster does not list it any more".to_owned(),
+        })?;
+        self.link(Target::Broker(id), address, lane).await
+    }
+
+    async fn link(&self, target: Target, address: String, lane: Lane) -> Result<Connection> {
+        let slot = self.state().links.entry((target, lane)).or_default().clone();
+        let mut slot = slot.lock().await;
+        if slot.address != address {
+            *slot = Slot { address, ..Slot::default() };
+        }
+        if let Some(connection) = slot.connection.as_ref().filter(|c| c.is_open()) {
+            return Ok(connection.clone());
+        }
+        if let Some(not_before) = slot.not_before {
+            sleep_until(not_before).await;
+        }
+        match Connection::open(&slot.address, self.config()).await {
+            Ok(connection) => {
+                slot.failures = 0;
+                // A broker that accepts and hangs up must not be dialled in a tight loop either.
+                slot.not_before = Some(Instant::now() + self.config().reconnect_backoff.wait(1));
+                slot.connection = Some(connection.clone());
+                Ok(connection)
+            }
+            Err(error) => {
+                slot.failures += 1;
+                let wait = self.config().reconnect_backoff.wait(slot.failures);
+                slot.not_before = Some(Instant::now() + wait);
+                Err(error)
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------------------- metadata
+
+    /// Asks for the brokers and these topics, without creating any.
+    pub async fn refresh(&self, topics: &[Arc<str>]) -> Result<BTreeMap<Arc<str>, ErrorCode>> {
+        self.fetch_metadata(Some(topics), false).await
+    }
+
+    /// Asks for the brokers and every topic there is.
+    pub async fn refresh_all(&self) -> Result<Arc<Image>> {
+        self.state().image = Arc::new(Image { topics: BTreeMap::new(), ..(*self.image()).clone() });
+        self.fetch_metadata(None, false).await?;
+        Ok(self.image())
+    }
+
+    async fn fetch_metadata(
+        &self,
+        topics: Option<&[Arc<str>]>,
+        may_create: bool,
+    ) -> Result<BTreeMap<Arc<str>, ErrorCode>> {
+        let request = MetadataRequest {
+            topics: topics.map(|topics| {
+                let by_name =
+                    |name| MetadataRequestTopic { name: Some(name), ..Default::default() };
+                topics.iter().map(|topic| by_name(&**topic)).collect()
+            }),
+            allow_auto_topic_creation: may_create,
+            ..Default::default()
+        };
+        let answer = self.call_any(&request).await?;
+        let response: MetadataResponse<'_> = answer.read()?;
+        let code = ErrorCode::from(response.error_code);
+        if !code.is_ok() {
+            return Err(Error::refused("asking for metadata", code, None));
+        }
+        let mut state = self.state();
+        let (image, errors) = state.image.after(&response, Instant::now());
+        state.image = Arc::new(image);
+        state.refreshes += 1;
+        Ok(errors)
+    }
+
+    /// The topic, from the cache or from the cluster. `may_create` lets the broker create it.
+    pub async fn topic(
+        &self,
+        name: &Arc<str>,
+        may_create: bool,
+        patience: Duration,
+    ) -> Result<Arc<Topic>> {
+        let started = Instant::now();
+        let mut failures = 0;
+        loop {
+            let (cached, refreshes) = {
+                let state = self.state();
+                (state.image.topics.get(name).cloned(), state.refreshes)
+            };
+            let is_fresh =
+                |topic: &Topic| topic.fetched_at.elapsed() < self.config().metadata_age_max;
+            if let Some(topic) = cached.as_ref().filter(|topic| is_fresh(topic)) {
+                return Ok(topic.clone());
+            }
+            let refreshing = self.inner.refreshing.lock().await;
+            let is_another_one_ahead = {
+                let state = self.state();
+                state.refreshes != refreshes && state.image.topics.contains_key(name)
+            };
+            if is_another_one_ahead {
+                continue;
+            }
+            let error = match self
+                .fetch_metadata(Some(std::slice::from_ref(name)), may_create)
+                .await
+            {
+                Ok(errors) => match errors.get(name) {
+                    None => continue,
+                    Some(ErrorCode::UnknownTopicOrPartition)
+                        if !may_create || AUTO_CREATE_PATIENCE <= started.elapsed() =>
+                    {
+                        return Err(Error::UnknownTopic { topic: name.to_string() });
+                    }
+                    Some(code) => Error::refused(format!("looking up topic {name:?}"), *code, None),
+                },
+                Err(error) => match cached {
+                    Some(stale) => return Ok(stale),
+                    None => error,
+                },
+            };
+            drop(refreshing);
+            failures += 1;
+            let wait = self.config().retry_backoff.wait(failures);
+            if !error.is_retriable() || patience < started.elapsed() + wait {
+                return Err(error);
+            }
+            sleep(wait).await;
+        }
+    }
+
+    /// The partition, from the cache or from the cluster.
+    pub async fn partition(
+        &self,
+        topic: &Arc<str>,
+        index: PartitionIndex,
+        patience: Duration,
+    ) -> Result<Partition> {
+        let topic = self.topic(topic, false, patience).await?;
+        topic.partition(index).cloned().ok_or_else(|| Error::UnknownPartition {
+            topic: topic.name.to_string(),
+            partition: index.0,
+            count: topic.partitions.len(),
+        })
+    }
+
+    /// Who leads the partition, as far as the cache knows; asks when it knows nobody.
+    pub async fn leader(&self, topic: &Arc<str>, index: PartitionIndex) -> Result<BrokerId> {
+        let known = self.partition(topic, index, self.config().request_timeout).await?.leader;
+        if let Some(leader) = known {
+            return Ok(leader);
+        }
+        self.refresh(std::slice::from_ref(topic)).await?;
+        let partition = self.partition(topic, index, self.config().request_timeout).await?;
+        partition
+            .leader
+            .ok_or_else(|| Error::NoLeader { topic: topic.to_string(), partition: index.0 })
+    }
+
+    /// Makes the next use of these topics ask the cluster again: a broker said that what we know
+    /// is old.
+    pub async fn leadership_is_stale(&self, topics: &[Arc<str>]) -> Result<()> {
+        let _refreshing = self.inner.refreshing.lock().await;
+        self.fetch_metadata(Some(topics), false).await.map(|_| ())
+    }
+
+    // ----------------------------------------------------------------------------- coordinators
+
+    /// The broker that runs a group; asks the cluster when it is not known.
+    pub async fn coordinator(&self, group: &str) -> Result<BrokerId> {
+        let known = self.state().coordinators.get(group).copied();
+        match known {
+            Some(broker) => Ok(broker),
+            None => self.find_coordinator(group).await,
+        }
+    }
+
+    /// Forgets who runs the group: the broker we knew says that it does not, or is gone.
+    pub fn coordinator_is_stale(&self, group: &str) {
+        self.state().coordinators.remove(group);
+    }
+
+    /// Whether `error` means that the group is run elsewhere; forgets the coordinator if so.
+    pub(crate) fn forget_coordinator_on(&self, group: &str, error: &Error) -> bool {
+        let is_stale = match error {
+            Error::Unreachable { .. } | Error::Disconnected { .. } => true,
+            error => matches!(
+                error.code(),
+                Some(ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable)
+            ),
+        };
+        if is_stale {
+            self.coordinator_is_stale(group);
+        }
+        is_stale
+    }
+
+    async fn find_coordinator(&self, group: &str) -> Result<BrokerId> {
+        let connection = self.any().await?;
+        // From version 4 on, keys come as a list (KIP-699).
+        let version = connection.version_of::<FindCoordinatorRequest<'_>>()?;
+        let request = if 4 <= version {
+            FindCoordinatorRequest { coordinator_keys: vec![group], ..Default::default() }
+        } else {
+            FindCoordinatorRequest { key: group, ..Default::default() }
+        };
+        let answer = connection.call_version(version, &request).await?;
+        let response: FindCoordinatorResponse<'_> = answer.read()?;
+        let (code, message, id, host, port) = match response.coordinators.first() {
+            Some(c) => (c.error_code, c.error_message, c.node_id, c.host, c.port),
+            None => (
+                response.error_code,
+                response.error_message,
+                response.node_id,
+                response.host,
+                response.port,
+            ),
+        };
+        let code = ErrorCode::from(code);
+        if !code.is_ok() {
+            let doing = format!("finding the coordinator of group {group:?}");
+            return Err(Error::refused(doing, code, message));
+        }
+        let broker = Broker {
+            id: BrokerId(id),
+            host: host.to_owned(),
+            port: u16::try_from(port).map_err(|_| Error::Malformed {
+                address: connection.address().to_owned(),
+                cause: format!("the coordinator's port is {port}"),
+            })?,
+            rack: None,
+        };
+        let mut state = self.state();
+        if !state.image.brokers.contains_key(&broker.id) {
+            state.image = Arc::new((*state.image).clone().with_broker(broker.clone()));
+        }
+        state.coordinators.insert(group.to_owned(), broker.id);
+        Ok(broker.id)
+    }
+}

@@ -1,0 +1,114 @@
+//! What a broker's answer means for one batch. One table, from code to consequence.
+
+use towpath_model::{Offset, Timestamp};
+use towpath_protocol::ErrorCode;
+use towpath_protocol::messages::PartitionProduceResponse;
+
+use crate::error::Error;
+use crate::record::TopicPartition;
+
+/// The consequence of one attempt.
+#[derive(Debug, Clone)]
+pub(super) enum Verdict {
+    /// It is in the log.
+    Written {
+        /// Offset of its first record, where the broker tells.
+        base_offset: Option<Offset>,
+        /// The time the broker gave it, where the topic wants that.
+        append_time: Option<Timestamp>,
+    },
+    /// The same bytes may succeed later.
+    Again {
+        error: Error,
+        /// Whether it may be in the log all the same.
+        is_uncertain: bool,
+    },
+    /// The broker expected another sequence.
+    OutOfOrder(Error),
+    /// Smaller batches may be taken.
+    TooLarge,
+    /// It will never be taken.
+    Refused(Error),
+    /// Somebody else has taken over this producer's identity.
+    Fenced(Error),
+}
+
+impl Verdict {
+    /// The broker answered, but not about this partition.
+    pub(super) fn missing() -> Verdict {
+        Verdict::Again {
+            error: Error::Malformed {
+                address: "the leader".to_owned(),
+                cause: "the produce answer does not mention every partition".to_owned(),
+            },
+            is_uncertain: true,
+        }
+    }
+
+    pub(super) fn is_leadership_stale(&self) -> bool {
+        matches!(self, Verdict::Again { error, .. }
+            if error.code().is_some_and(ErrorCode::is_metadata_stale))
+    }
+
+    pub(super) fn of(partition: &TopicPartition, answer: &PartitionProduceResponse<'_>) -> Verdict {
+        let code = ErrorCode::from(answer.error_code);
+        let said = answer
+            .error_message
+            .or_else(|| answer.record_errors.iter().find_map(|e| e.batch_index_error_message));
+        let error = || Error::refused(format!("sending to {partition}"), code, said);
+        match code {
+            ErrorCode::None => Verdict::Written {
+                base_offset: (answer.base_offset >= 0).then_some(Offset(answer.base_offset)),
+                append_time: (answer.log_append_time_ms >= 0)
+                    .then_some(Timestamp(answer.log_append_time_ms)),
+            },
+            // It is in the log, too long ago for the broker to say where.
+            ErrorCode::DuplicateSequenceNumber => {
+                Verdict::Written { base_offset: None, append_time: None }
+            }
+            ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId => {
+                Verdict::OutOfOrder(error())
+            }
+            ErrorCode::MessageTooLarge => Verdict::TooLarge,
+            ErrorCode::InvalidProducerEpoch | ErrorCode::ProducerFenced => Verdict::Fenced(error()),
+            // Answers that come after the leader appended.
+            ErrorCode::RequestTimedOut | ErrorCode::NotEnoughReplicasAfterAppend => {
+                Verdict::Again { error: error(), is_uncertain: true }
+            }
+            code if code.is_retriable() => Verdict::Again { error: error(), is_uncertain: false },
+            _ => Verdict::Refused(error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(code: ErrorCode) -> Verdict {
+        let answer = PartitionProduceResponse { error_code: code.code(), ..Default::default() };
+        Verdict::of(&TopicPartition::new("t", 0), &answer)
+    }
+
+    #[test]
+    fn codes_have_the_consequences_that_keep_the_promise() {
+        use Verdict::{Again, Fenced, OutOfOrder, Refused, TooLarge, Written};
+        assert!(matches!(verdict(ErrorCode::None), Written { base_offset: Some(Offset(0)), .. }));
+        assert!(matches!(
+            verdict(ErrorCode::DuplicateSequenceNumber),
+            Written { base_offset: None, .. }
+        ));
+        assert!(matches!(verdict(ErrorCode::OutOfOrderSequenceNumber), OutOfOrder(_)));
+        assert!(matches!(verdict(ErrorCode::UnknownProducerId), OutOfOrder(_)));
+        assert!(matches!(verdict(ErrorCode::MessageTooLarge), TooLarge));
+        assert!(matches!(verdict(ErrorCode::ProducerFenced), Fenced(_)));
+        assert!(matches!(verdict(ErrorCode::RequestTimedOut), Again { is_uncertain: true, .. }));
+        assert!(matches!(
+            verdict(ErrorCode::NotLeaderOrFollower),
+            Again { is_uncertain: false, .. }
+        ));
+        assert!(verdict(ErrorCode::NotLeaderOrFollower).is_leadership_stale());
+        assert!(matches!(verdict(ErrorCode::TopicAuthorizationFailed), Refused(_)));
+        assert!(matches!(verdict(ErrorCode::CorruptMessage), Again { .. }));
+    }
+}

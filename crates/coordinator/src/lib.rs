@@ -11,4 +11,4 @@
 
 mod cursor;
 pub mod groups;
-// publishers
+pub mod publishers;

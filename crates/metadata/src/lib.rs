@@ -1,1 +1,42 @@
-//! .
+//! What the cluster has decided: topics, partitions, configuration, brokers, producer ids.
+//!
+//!   Request ── Metadata::decide ──▶ Records ──(metadata log)──▶ Image::apply ──▶ Image
+//!
+//! A state machine over records of its own; today they live in one broker's local log, later Raft
+//! replicates the same records. [`Image`] is the state that everybody reads; a reader that wants
+//! only what is committed folds a copy of its own from the committed records. [`effect`] says which
+//! partitions a record makes the driver open, close or configure anew.
+//!
+//! All records of one decision are one atomic append: a topic is never seen without its partitions.
+//! It knows nothing of logs, leaders' positions or connections. The surprise: candidates for random
+//! things (topic ids) come in with the request, because deciding twice must give the same records.
+
+mod alter_configs;
+mod broker;
+mod configs;
+mod create_partitions;
+mod create_topics;
+mod delete_topics;
+mod effect;
+mod image;
+mod metadata;
+mod place;
+mod record;
+mod refusal;
+mod register_broker;
+mod request;
+mod topic;
+
+pub use broker::{Address, Broker};
+pub use configs::{ConfigEntry, ConfigSource, ConfigSynonym};
+pub use effect::{Effect, effect};
+pub use image::Image;
+pub use metadata::{FORMAT_LEVEL, Metadata, PRODUCER_IDS_PER_BLOCK};
+pub use place::{Placeable, place};
+pub use record::{ConfiguredResource, Overrides, Record};
+pub use refusal::{Refusal, RefusalKind};
+pub use request::{
+    ConfigChange, ConfigOperation, ConfigValues, CreatedTopic, DeletedTopic, MorePartitions,
+    NewTopic, Registration, Reply, Request, Resource, ResourceKind, TopicRef,
+};
+pub use topic::{PartitionState, Topic};

@@ -16,7 +16,7 @@ mod topic_config;
 mod topic_table;
 
 pub use broker_config::BrokerConfig;
-pub use property::{Change, Check, Honoured, InvalidValue, Kind, Property, Unit};
+pub use property::{Change, Check, Honoured, InvalidValue, Kind, Property, Unit, elements};
 pub use topic_config::{CleanupPolicy, CompressionType, TimestampSource, TopicConfig};
 
 /// When a record counts as durable on a replica.

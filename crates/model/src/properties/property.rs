@@ -1,6 +1,12 @@
 //! One property: what it is called, what it takes, and what is said when it is given something else.
 
+use std::borrow::Cow;
 use std::fmt;
+
+/// The longest value, in bytes: enough for any list of addresses, and it bounds what is logged.
+const VALUE_BYTES_MAX: usize = 4096;
+/// How much of a refused value is repeated in the refusal.
+const SHOWN_CHARS_MAX: usize = 200;
 
 /// The type of a property's value, as Kafka's DescribeConfigs names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,12 +266,28 @@ impl Property {
         self
     }
 
+    /// The documentation together with what is special about it here.
+    #[must_use]
+    pub fn described(&self) -> Cow<'static, str> {
+        match self.honoured {
+            Honoured::Yes => Cow::Borrowed(self.documentation),
+            Honoured::Otherwise(instead) => Cow::Owned(format!("{} {instead}", self.documentation)),
+            Honoured::OnlyDefault(reason) => {
+                Cow::Owned(format!("{} Not served yet: {reason}.", self.documentation))
+            }
+        }
+    }
+
     /// Whether the property can be given this value. Spaces around it do not count.
     pub fn check(&self, value: &str) -> Result<(), InvalidValue> {
         let value = value.trim();
         let refuse = |allowed: String| {
-            Err(InvalidValue { property: self.name.to_owned(), value: value.to_owned(), allowed })
+            let value = value.chars().take(SHOWN_CHARS_MAX).collect();
+            Err(InvalidValue { property: self.name.to_owned(), value, allowed })
         };
+        if VALUE_BYTES_MAX < value.len() {
+            return refuse(format!("Value must be no longer than {VALUE_BYTES_MAX} bytes"));
+        }
         if let Err(allowed) = self.parse(value) {
             return refuse(allowed);
         }
@@ -358,7 +380,7 @@ impl Check {
 }
 
 /// The elements of a list's value.
-pub(super) fn elements(value: &str) -> impl Iterator<Item = &str> {
+pub fn elements(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|element| !element.is_empty())
 }
 

@@ -64,6 +64,13 @@ fn refusals_say_what_kafkas_say() {
 }
 
 #[test]
+fn an_endless_value_is_refused_and_not_repeated() {
+    let message = refusal(topic("retention.ms"), &"0".repeat(5000));
+    assert!(message.contains("no longer than 4096 bytes"));
+    assert!(message.len() < 400);
+}
+
+#[test]
 fn what_kafka_accepts_is_accepted() {
     for (name, value) in [
         ("retention.ms", " 5 "),
@@ -111,8 +118,8 @@ fn topics_have_kafkas_defaults() {
 #[test]
 fn a_value_of_a_later_version_falls_back_to_the_default() {
     let config = TopicConfig::resolve(|property| match property.name {
-        "compression.type" => Some("brotli"),
-        "retention.ms" => Some("-1"),
+        "compression.type" => Some("brotli".into()),
+        "retention.ms" => Some("-1".into()),
         _ => None,
     });
     assert_eq!(config.compression_type, CompressionType::Producer);

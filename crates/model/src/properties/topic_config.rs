@@ -1,5 +1,7 @@
 //! A topic's configuration as the crates need it: plain values, already checked.
 
+use std::borrow::Cow;
+
 use super::Durability;
 use super::property::{Property, elements};
 use super::topic;
@@ -92,13 +94,15 @@ impl TopicConfig {
     /// The configuration in which each property has the value that `value_of` names, and its
     /// registered default where that names none or one that this version does not take (a newer
     /// version may have logged it).
-    pub fn resolve<'v>(value_of: impl Fn(&'static Property) -> Option<&'v str>) -> TopicConfig {
+    pub fn resolve<'v>(
+        value_of: impl Fn(&'static Property) -> Option<Cow<'v, str>>,
+    ) -> TopicConfig {
         let read = Reader { value_of };
         TopicConfig {
             cleanup_policy: read.cleanup_policy(),
             compression_type: read.compression_type(),
             delete_retention_ms: read.long("delete.retention.ms"),
-            durability: match read.text("durability") {
+            durability: match read.text("durability").as_ref() {
                 "relaxed" => Durability::Relaxed,
                 _ => Durability::Synced,
             },
@@ -110,7 +114,7 @@ impl TopicConfig {
             max_message_bytes: read.int("max.message.bytes"),
             message_timestamp_after_max_ms: read.bound("message.timestamp.after.max.ms"),
             message_timestamp_before_max_ms: read.bound("message.timestamp.before.max.ms"),
-            message_timestamp_type: match read.text("message.timestamp.type") {
+            message_timestamp_type: match read.text("message.timestamp.type").as_ref() {
                 "LogAppendTime" => TimestampSource::LogAppendTime,
                 _ => TimestampSource::CreateTime,
             },
@@ -150,18 +154,16 @@ struct Reader<F> {
     value_of: F,
 }
 
-impl<'v, F: Fn(&'static Property) -> Option<&'v str>> Reader<F> {
-    fn text(&self, name: &'static str) -> &'v str {
+impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
+    fn text(&self, name: &'static str) -> Cow<'v, str> {
         let property = topic(name).expect("this file names registered properties only");
         (self.value_of)(property)
-            .map(str::trim)
             .filter(|value| property.check(value).is_ok())
-            .or(property.default)
-            .unwrap_or_default()
+            .unwrap_or(Cow::Borrowed(property.default.unwrap_or_default()))
     }
 
     fn long(&self, name: &'static str) -> i64 {
-        self.text(name).parse().expect("a checked value or a default is a number")
+        self.text(name).trim().parse().expect("a checked value or a default is a number")
     }
 
     /// A bound that is none when it is the largest number there is.
@@ -174,11 +176,11 @@ impl<'v, F: Fn(&'static Property) -> Option<&'v str>> Reader<F> {
     }
 
     fn fraction(&self, name: &'static str) -> f64 {
-        self.text(name).parse().expect("a checked value or a default is a number")
+        self.text(name).trim().parse().expect("a checked value or a default is a number")
     }
 
     fn cleanup_policy(&self) -> CleanupPolicy {
-        let value = self.text("cleanup.policy");
+        let value = &self.text("cleanup.policy");
         CleanupPolicy {
             delete: elements(value).any(|policy| policy == "delete"),
             compact: elements(value).any(|policy| policy == "compact"),
@@ -186,7 +188,7 @@ impl<'v, F: Fn(&'static Property) -> Option<&'v str>> Reader<F> {
     }
 
     fn compression_type(&self) -> CompressionType {
-        match self.text("compression.type") {
+        match self.text("compression.type").as_ref() {
             "uncompressed" => CompressionType::Uncompressed,
             "gzip" => CompressionType::Gzip,
             "snappy" => CompressionType::Snappy,

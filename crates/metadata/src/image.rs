@@ -1,0 +1,226 @@
+//! The metadata as everybody reads it: a fold over records, with the questions that readers ask.
+//!
+//! `apply` cannot refuse: what it is given has been decided by this code, here or elsewhere. A
+//! record that names a topic which is not there changes nothing; it can only come from a log that
+//! lost an append which was one with it.
+
+use std::collections::BTreeMap;
+
+use towpath_model::properties::BrokerConfig;
+use towpath_model::{BrokerId, TopicId, TopicName};
+
+use crate::broker::Broker;
+use crate::place::Placeable;
+use crate::record::{ConfiguredResource, Overrides, Record};
+use crate::topic::{PartitionState, Topic};
+
+/// What the cluster has decided so far.
+///
+/// Invariant: names, folded_names and topics hold the same topics; partition_count is the sum of
+/// their partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    pub(crate) me: BrokerId,
+    pub(crate) statics: Overrides,
+    format_level: u16,
+    topics: BTreeMap<TopicId, Topic>,
+    names: BTreeMap<TopicName, TopicId>,
+    /// Names with `.` written as `_`: two that are equal here may not be there together.
+    folded_names: BTreeMap<String, TopicName>,
+    partition_count: usize,
+    brokers: BTreeMap<BrokerId, Broker>,
+    pub(crate) broker_overrides: BTreeMap<Option<BrokerId>, Overrides>,
+    /// First producer id that belongs to nobody.
+    pub(crate) producer_id_block_end: i64,
+    /// The next producer id of this process's block; the block's end where it has none.
+    pub(crate) next_producer_id: i64,
+}
+
+impl Image {
+    /// An image without topics. `me` is the broker that reads it and `statics` what its operator
+    /// configured there; both are this broker's own, so they are not in the records.
+    #[must_use]
+    pub fn new(me: BrokerId, statics: Overrides) -> Image {
+        Image {
+            me,
+            statics,
+            format_level: 0,
+            topics: BTreeMap::new(),
+            names: BTreeMap::new(),
+            folded_names: BTreeMap::new(),
+            partition_count: 0,
+            brokers: BTreeMap::new(),
+            broker_overrides: BTreeMap::new(),
+            producer_id_block_end: 0,
+            next_producer_id: 0,
+        }
+    }
+
+    /// Carries out one record.
+    pub fn apply(&mut self, record: &Record) {
+        match record {
+            Record::FormatLevel(level) => self.format_level = self.format_level.max(*level),
+            Record::Topic { id, name, internal } => self.add_topic(*id, name, *internal),
+            Record::TopicRemoved { id } => self.remove_topic(*id),
+            Record::Partition { partition, state } => {
+                let index = usize::try_from(partition.partition.0).unwrap_or(usize::MAX);
+                self.set_partition(partition.topic, index, state);
+            }
+            Record::PartitionRemoved { partition } => {
+                let index = usize::try_from(partition.partition.0).unwrap_or(usize::MAX);
+                self.remove_partition(partition.topic, index);
+            }
+            Record::Config { resource: ConfiguredResource::Topic(id), overrides } => {
+                if let Some(topic) = self.topics.get_mut(id) {
+                    topic.overrides.clone_from(overrides);
+                }
+            }
+            Record::Config { resource: ConfiguredResource::Broker(broker), overrides } => {
+                if overrides.is_empty() {
+                    self.broker_overrides.remove(broker);
+                } else {
+                    self.broker_overrides.insert(*broker, overrides.clone());
+                }
+            }
+            Record::Broker(broker) => {
+                self.brokers.insert(broker.id, broker.clone());
+            }
+            Record::ProducerIdBlock { end } => {
+                self.producer_id_block_end = self.producer_id_block_end.max(*end);
+                self.next_producer_id = self.producer_id_block_end;
+            }
+            Record::ProducerIdTaken(id) => self.next_producer_id = id.0 + 1,
+        }
+    }
+
+    fn add_topic(&mut self, id: TopicId, name: &TopicName, internal: bool) {
+        self.remove_topic(id);
+        let topic = Topic {
+            name: name.clone(),
+            id,
+            internal,
+            partitions: Vec::new(),
+            overrides: Overrides::new(),
+        };
+        self.topics.insert(id, topic);
+        self.names.insert(name.clone(), id);
+        self.folded_names.insert(fold(name.as_str()), name.clone());
+    }
+
+    fn remove_topic(&mut self, id: TopicId) {
+        let Some(topic) = self.topics.remove(&id) else { return };
+        self.partition_count -= topic.partitions.len();
+        self.names.remove(&topic.name);
+        self.folded_names.remove(&fold(topic.name.as_str()));
+    }
+
+    fn set_partition(&mut self, topic: TopicId, index: usize, state: &PartitionState) {
+        let Some(topic) = self.topics.get_mut(&topic) else { return };
+        if index == topic.partitions.len() {
+            topic.partitions.push(state.clone());
+            self.partition_count += 1;
+        } else if let Some(slot) = topic.partitions.get_mut(index) {
+            slot.clone_from(state);
+        }
+    }
+
+    /// Partitions go from the last one on, so that those that are left keep their numbers.
+    fn remove_partition(&mut self, topic: TopicId, index: usize) {
+        let Some(topic) = self.topics.get_mut(&topic) else { return };
+        if index + 1 == topic.partitions.len() {
+            topic.partitions.pop();
+            self.partition_count -= 1;
+        }
+    }
+
+    /// The broker that reads this image.
+    #[must_use]
+    pub fn me(&self) -> BrokerId {
+        self.me
+    }
+
+    /// The level of formats in force; 0 before the first start.
+    #[must_use]
+    pub fn format_level(&self) -> u16 {
+        self.format_level
+    }
+
+    /// The topic of this name.
+    #[must_use]
+    pub fn topic(&self, name: &str) -> Option<&Topic> {
+        self.names.get(name).and_then(|id| self.topics.get(id))
+    }
+
+    /// The topic of this id.
+    #[must_use]
+    pub fn topic_by_id(&self, id: TopicId) -> Option<&Topic> {
+        self.topics.get(&id)
+    }
+
+    /// All topics, by name in ascending order.
+    pub fn topics(&self) -> impl Iterator<Item = &Topic> {
+        self.names.values().filter_map(|id| self.topics.get(id))
+    }
+
+    /// All topics whose names are not before `first`, in ascending order: where a paged answer goes
+    /// on.
+    pub fn topics_from(&self, first: &str) -> impl Iterator<Item = &Topic> {
+        let range = (std::ops::Bound::Included(first), std::ops::Bound::Unbounded);
+        self.names.range::<str, _>(range).filter_map(|(_, id)| self.topics.get(id))
+    }
+
+    /// How many topics there are.
+    #[must_use]
+    pub fn topic_count(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// How many partitions all topics have together.
+    #[must_use]
+    pub fn partition_count(&self) -> usize {
+        self.partition_count
+    }
+
+    /// The topic that shares metric names with `name`, and is not it.
+    #[must_use]
+    pub fn collision(&self, name: &str) -> Option<&TopicName> {
+        self.folded_names.get(&fold(name)).filter(|existing| existing.as_str() != name)
+    }
+
+    /// A registered broker.
+    #[must_use]
+    pub fn broker(&self, id: BrokerId) -> Option<&Broker> {
+        self.brokers.get(&id)
+    }
+
+    /// All registered brokers, by number.
+    pub fn brokers(&self) -> impl Iterator<Item = &Broker> {
+        self.brokers.values()
+    }
+
+    /// How many brokers are registered.
+    #[must_use]
+    pub fn broker_count(&self) -> usize {
+        self.brokers.len()
+    }
+
+    /// Who can hold new partitions.
+    #[must_use]
+    pub fn placeable(&self) -> Vec<Placeable> {
+        self.brokers
+            .values()
+            .map(|broker| Placeable { rack: broker.rack.clone(), id: broker.id })
+            .collect()
+    }
+
+    /// The limits in force on this broker.
+    #[must_use]
+    pub fn broker_config(&self) -> BrokerConfig {
+        BrokerConfig::resolve(|property| self.broker_value(property.name).map(|(value, _)| value))
+    }
+}
+
+/// How a topic's name appears in names of metrics.
+pub(crate) fn fold(name: &str) -> String {
+    name.replace('.', "_")
+}

@@ -1,0 +1,281 @@
+//! The records of the metadata log. Keys are what a compaction keeps the newest value of; all
+//! numbers are big-endian; texts are a u16 length and UTF-8; lists begin with a u16 count. Each
+//! value begins with its version, a u8, now 1. A record without a value removes its key.
+//!
+//! ```text
+//! key                                   value after the version
+//!  1                                    format level u16
+//!  2 topic id [16]                      internal u8, name text
+//!  3 topic id [16] partition u32        leader i32 (−1 none), leader epoch i32, partition epoch i32,
+//!                                       replicas, in sync, eligible: three lists of i32
+//!  4 2 topic id [16]                    list of (property text, value text), ascending
+//!  4 4 broker i32 (−1 all)              list of (property text, value text), ascending
+//!  5 broker i32                         epoch i64, incarnation [16], rack text (empty: none),
+//!                                       list of (listener text, host text, port u16),
+//!                                       list of directory ids [16]
+//!  6                                    end of the last block of producer ids i64
+//! ```
+//!
+//! Reserved: keys 7 users, 8 access rules, 9 quotas, 10 queues; 4 32 configuration of groups. A key
+//! that this version does not know is skipped; a version of a known one that it does not know stops
+//! it, so a newer format level comes before such a record.
+
+mod bytes;
+
+use std::collections::BTreeMap;
+
+use towpath_model::{
+    BrokerId, FoldError, FoldRecord, KeyValue, LeaderEpoch, PartitionIndex, ProducerId, TopicId,
+    TopicName, TopicPartition, Uuid,
+};
+
+use crate::broker::{Address, Broker};
+use crate::topic::PartitionState;
+use bytes::{Reader, Writer};
+
+/// Values of properties, by name.
+pub type Overrides = BTreeMap<String, String>;
+
+/// What a configuration record is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfiguredResource {
+    /// A topic, by its permanent id.
+    Topic(TopicId),
+    /// A broker; `None` is all of them.
+    Broker(Option<BrokerId>),
+}
+
+/// One change of the metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// Formats up to this level may be written.
+    FormatLevel(u16),
+    /// A topic is there. Its partitions follow in the same append.
+    Topic {
+        /// Its identity.
+        id: TopicId,
+        /// Its name.
+        name: TopicName,
+        /// Whether the cluster keeps it for itself.
+        internal: bool,
+    },
+    /// A topic is gone. Its partitions and configuration have gone before it, in the same append.
+    TopicRemoved {
+        /// Its identity.
+        id: TopicId,
+    },
+    /// A partition has this state.
+    Partition {
+        /// Which one.
+        partition: TopicPartition,
+        /// Its state.
+        state: PartitionState,
+    },
+    /// A partition is gone.
+    PartitionRemoved {
+        /// Which one.
+        partition: TopicPartition,
+    },
+    /// A resource has exactly these values.
+    Config {
+        /// Which one.
+        resource: ConfiguredResource,
+        /// Its values; none at all is what it has without a record.
+        overrides: Overrides,
+    },
+    /// A broker has registered.
+    Broker(Broker),
+    /// Producer ids below `end` belong to whoever logged this; none of them is given out by a
+    /// process that finds the record in its log.
+    ProducerIdBlock {
+        /// First id of the next block.
+        end: i64,
+    },
+    /// An id of the current block has been given out. Not logged: after a restart the rest of the
+    /// block is left alone.
+    ProducerIdTaken(ProducerId),
+}
+
+const FORMAT_LEVEL: u8 = 1;
+const TOPIC: u8 = 2;
+const PARTITION: u8 = 3;
+const CONFIG: u8 = 4;
+const BROKER: u8 = 5;
+const PRODUCER_IDS: u8 = 6;
+
+const CONFIG_OF_TOPIC: u8 = 2;
+const CONFIG_OF_BROKER: u8 = 4;
+
+const VERSION: u8 = 1;
+const NO_BROKER: i32 = -1;
+
+impl FoldRecord for Record {
+    fn encode(&self) -> Option<KeyValue> {
+        if !self.is_logged() {
+            return None;
+        }
+        Some(KeyValue { key: self.key(), value: self.value() })
+    }
+
+    fn is_logged(&self) -> bool {
+        !matches!(self, Record::ProducerIdTaken(_))
+    }
+
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, FoldError> {
+        let mut key = Reader::new(key);
+        let kind = key.u8()?;
+        let record = match kind {
+            FORMAT_LEVEL => Record::FormatLevel(versioned(value)?.whole(Reader::u16)?),
+            TOPIC => topic(key.whole(Reader::uuid)?, value)?,
+            PARTITION => partition(key.whole(topic_partition)?, value)?,
+            CONFIG => match configured_resource(&mut key)? {
+                Some(resource) => config(resource, value)?,
+                None => return Ok(None),
+            },
+            BROKER => Record::Broker(broker(BrokerId(key.whole(Reader::i32)?), value)?),
+            PRODUCER_IDS => Record::ProducerIdBlock { end: versioned(value)?.whole(Reader::i64)? },
+            _ => return Ok(None),
+        };
+        Ok(Some(record))
+    }
+}
+
+impl Record {
+    fn key(&self) -> Vec<u8> {
+        let mut key = Writer::new();
+        match self {
+            Record::FormatLevel(_) => key.u8(FORMAT_LEVEL),
+            Record::Topic { id, .. } | Record::TopicRemoved { id } => key.u8(TOPIC).uuid(*id),
+            Record::Partition { partition, .. } | Record::PartitionRemoved { partition } => {
+                key.u8(PARTITION).uuid(partition.topic).i32(partition.partition.0)
+            }
+            Record::Config { resource: ConfiguredResource::Topic(id), .. } => {
+                key.u8(CONFIG).u8(CONFIG_OF_TOPIC).uuid(*id)
+            }
+            Record::Config { resource: ConfiguredResource::Broker(broker), .. } => {
+                key.u8(CONFIG).u8(CONFIG_OF_BROKER).i32(broker.map_or(NO_BROKER, |id| id.0))
+            }
+            Record::Broker(broker) => key.u8(BROKER).i32(broker.id.0),
+            Record::ProducerIdBlock { .. } | Record::ProducerIdTaken(_) => key.u8(PRODUCER_IDS),
+        };
+        key.finish()
+    }
+
+    fn value(&self) -> Option<Vec<u8>> {
+        let mut value = Writer::new();
+        value.u8(VERSION);
+        match self {
+            Record::FormatLevel(level) => value.u16(*level),
+            Record::Topic { name, internal, .. } => {
+                value.u8(u8::from(*internal)).text(name.as_str())
+            }
+            Record::Partition { state, .. } => value
+                .i32(state.leader.map_or(NO_BROKER, |leader| leader.0))
+                .i32(state.leader_epoch.0)
+                .i32(state.partition_epoch)
+                .list(&state.replicas, |out, broker| out.i32(broker.0))
+                .list(&state.in_sync, |out, broker| out.i32(broker.0))
+                .list(&state.eligible, |out, broker| out.i32(broker.0)),
+            Record::Config { overrides, .. } if overrides.is_empty() => return None,
+            Record::Config { overrides, .. } => {
+                let pairs: Vec<_> = overrides.iter().collect();
+                value.list(&pairs, |out, (name, value)| out.text(name).text(value))
+            }
+            Record::Broker(broker) => value
+                .i64(broker.epoch)
+                .uuid(broker.incarnation)
+                .text(broker.rack.as_deref().unwrap_or_default())
+                .list(&broker.addresses, |out, address| {
+                    out.text(&address.listener).text(&address.host).u16(address.port)
+                })
+                .list(&broker.directories, |out, directory| out.uuid(*directory)),
+            Record::ProducerIdBlock { end } => value.i64(*end),
+            Record::TopicRemoved { .. }
+            | Record::PartitionRemoved { .. }
+            | Record::ProducerIdTaken(_) => return None,
+        };
+        Some(value.finish())
+    }
+}
+
+fn versioned(value: Option<&[u8]>) -> Result<Reader<'_>, FoldError> {
+    let value = value.ok_or_else(|| FoldError("a record that cannot be removed is".to_owned()))?;
+    let mut reader = Reader::new(value);
+    match reader.u8()? {
+        VERSION => Ok(reader),
+        version => Err(FoldError(format!("version {version}, this program reads {VERSION}"))),
+    }
+}
+
+fn topic(id: TopicId, value: Option<&[u8]>) -> Result<Record, FoldError> {
+    if value.is_none() {
+        return Ok(Record::TopicRemoved { id });
+    }
+    let (internal, name) =
+        versioned(value)?.whole(|reader| Ok((reader.u8()? != 0, reader.text()?)))?;
+    let name = TopicName::new(&name).map_err(|refusal| FoldError(refusal.to_string()))?;
+    Ok(Record::Topic { id, name, internal })
+}
+
+fn topic_partition(key: &mut Reader<'_>) -> Result<TopicPartition, FoldError> {
+    let topic = key.uuid()?;
+    let index = key.i32()?;
+    if index < 0 {
+        return Err(FoldError(format!("partition {index}")));
+    }
+    Ok(TopicPartition { topic, partition: PartitionIndex(index) })
+}
+
+fn partition(partition: TopicPartition, value: Option<&[u8]>) -> Result<Record, FoldError> {
+    if value.is_none() {
+        return Ok(Record::PartitionRemoved { partition });
+    }
+    let brokers = |reader: &mut Reader<'_>| reader.list(|reader| Ok(BrokerId(reader.i32()?)));
+    let state = versioned(value)?.whole(|reader| {
+        Ok(PartitionState {
+            leader: Some(reader.i32()?).filter(|id| *id != NO_BROKER).map(BrokerId),
+            leader_epoch: LeaderEpoch(reader.i32()?),
+            partition_epoch: reader.i32()?,
+            replicas: brokers(reader)?,
+            in_sync: brokers(reader)?,
+            eligible: brokers(reader)?,
+        })
+    })?;
+    Ok(Record::Partition { partition, state })
+}
+
+fn configured_resource(key: &mut Reader<'_>) -> Result<Option<ConfiguredResource>, FoldError> {
+    match key.u8()? {
+        CONFIG_OF_TOPIC => Ok(Some(ConfiguredResource::Topic(key.whole(Reader::uuid)?))),
+        CONFIG_OF_BROKER => {
+            let id = key.whole(Reader::i32)?;
+            let broker = Some(id).filter(|id| *id != NO_BROKER).map(BrokerId);
+            Ok(Some(ConfiguredResource::Broker(broker)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn config(resource: ConfiguredResource, value: Option<&[u8]>) -> Result<Record, FoldError> {
+    if value.is_none() {
+        return Ok(Record::Config { resource, overrides: Overrides::new() });
+    }
+    let pairs = versioned(value)?
+        .whole(|reader| reader.list(|reader| Ok((reader.text()?, reader.text()?))))?;
+    Ok(Record::Config { resource, overrides: pairs.into_iter().collect() })
+}
+
+fn broker(id: BrokerId, value: Option<&[u8]>) -> Result<Broker, FoldError> {
+    versioned(value)?.whole(|reader| {
+        Ok(Broker {
+            id,
+            epoch: reader.i64()?,
+            incarnation: reader.uuid()?,
+            rack: Some(reader.text()?).filter(|rack| !rack.is_empty()),
+            addresses: reader.list(|reader| {
+                Ok(Address { listener: reader.text()?, host: reader.text()?, port: reader.u16()? })
+            })?,
+            directories: reader.list(|reader| -> Result<Uuid, FoldError> { reader.uuid() })?,
+        })
+    })
+}

@@ -1,0 +1,339 @@
+//! Why a change of the metadata is refused. The texts are the ones Kafka's users and tools know;
+//! each kind is one of Kafka's error codes.
+
+use thiserror::Error;
+use towpath_model::properties::InvalidValue;
+use towpath_model::{BrokerId, InvalidName};
+
+/// A kind of refusal: one code of Kafka's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// UNKNOWN_TOPIC_OR_PARTITION (3).
+    UnknownTopic,
+    /// INVALID_TOPIC_EXCEPTION (17).
+    InvalidTopic,
+    /// UNSUPPORTED_VERSION (35).
+    UnsupportedVersion,
+    /// TOPIC_ALREADY_EXISTS (36).
+    TopicExists,
+    /// INVALID_PARTITIONS (37).
+    InvalidPartitions,
+    /// INVALID_REPLICATION_FACTOR (38).
+    InvalidReplicationFactor,
+    /// INVALID_REPLICA_ASSIGNMENT (39).
+    InvalidReplicaAssignment,
+    /// INVALID_CONFIG (40).
+    InvalidConfig,
+    /// INVALID_REQUEST (42).
+    InvalidRequest,
+    /// POLICY_VIOLATION (44): a limit of this cluster.
+    PolicyViolation,
+    /// TOPIC_DELETION_DISABLED (73).
+    TopicDeletionDisabled,
+    /// UNKNOWN_TOPIC_ID (100).
+    UnknownTopicId,
+}
+
+/// A refusal with what a client needs to know.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// Not a topic's name.
+    #[error("{}", invalid_name(.0, .1))]
+    InvalidTopicName(InvalidName, String),
+    /// `a_b` beside `a.b`.
+    #[error("Topic '{name}' collides with existing topic: {existing}")]
+    Collision {
+        /// The name asked for.
+        name: String,
+        /// The topic that stands in its way.
+        existing: String,
+    },
+    /// It is there.
+    #[error("Topic '{0}' already exists.")]
+    TopicExists(String),
+    /// A topic that the cluster keeps for itself.
+    #[error("Creation of internal topic {0} is prohibited.")]
+    InternalTopicCreation(String),
+    /// A topic that the cluster keeps for itself.
+    #[error("Deletion of internal topic {0} is prohibited.")]
+    InternalTopicDeletion(String),
+    /// A topic that the cluster keeps for itself, whose partitions are the cluster's own business.
+    #[error("Internal topic {0} cannot have more partitions.")]
+    InternalTopicGrowth(String),
+    /// Named twice in one request.
+    #[error("Duplicate topic name.")]
+    DuplicateTopicName,
+    /// Named twice in one request.
+    #[error("Duplicate topic id.")]
+    DuplicateTopicId,
+    /// Named twice in one request, once each way.
+    #[error("The provided topic name maps to an ID that was already supplied.")]
+    DuplicateTopicNameAndId,
+    /// The random id drawn for it belongs to another topic.
+    #[error("The id drawn for topic '{0}' is taken; try again.")]
+    TopicIdTaken(String),
+    /// No topic of this name, answered without a text.
+    #[error("This server does not host this topic-partition.")]
+    UnknownTopic,
+    /// No topic of this name, in a request about its configuration.
+    #[error("The topic '{0}' does not exist.")]
+    UnknownTopicToConfigure(String),
+    /// No topic of this id.
+    #[error("This server does not host this topic ID.")]
+    UnknownTopicId,
+    /// Nothing that names a topic.
+    #[error("Neither topic name nor id were specified.")]
+    NeitherNameNorId,
+    /// Two things that name a topic.
+    #[error("You may not specify both topic name and topic id.")]
+    BothNameAndId,
+    /// `delete.topic.enable=false`.
+    #[error("Topic deletion is disabled.")]
+    TopicDeletionDisabled,
+    /// Zero partitions, or fewer.
+    #[error("Number of partitions was set to an invalid non-positive value.")]
+    NoPartitions,
+    /// Fewer partitions than before.
+    #[error(
+        "The topic {topic} currently has {current} partition(s); {asked} would not be an increase."
+    )]
+    FewerPartitions {
+        /// The topic.
+        topic: String,
+        /// What it has.
+        current: usize,
+        /// What was asked for.
+        asked: i32,
+    },
+    /// As many partitions as before.
+    #[error("Topic already has {0} partition(s).")]
+    SamePartitions(usize),
+    /// Zero replicas, or fewer.
+    #[error("Replication factor must be larger than 0, or -1 to use the default value.")]
+    NoReplicas,
+    /// More replicas than brokers.
+    #[error(
+        "Unable to replicate the partition {asked} time(s): The target replication factor of {asked} cannot be reached because only {brokers} broker(s) are registered."
+    )]
+    TooFewBrokers {
+        /// Replicas asked for.
+        asked: i16,
+        /// Brokers there are.
+        brokers: usize,
+    },
+    /// Assignments and a number of partitions.
+    #[error("A manual partition assignment was specified, but numPartitions was not set to -1.")]
+    AssignmentsAndPartitions,
+    /// Assignments and a number of replicas.
+    #[error(
+        "A manual partition assignment was specified, but replication factor was not set to -1."
+    )]
+    AssignmentsAndReplication,
+    /// Assignments that leave a partition out.
+    #[error("partitions should be a consecutive 0-based integer sequence")]
+    AssignmentsNotConsecutive,
+    /// Assignments that name a partition twice.
+    #[error("Found multiple manual partition assignments for partition {0}")]
+    AssignmentRepeated(i32),
+    /// An assignment without a broker.
+    #[error("The manual partition assignment includes an empty replica list.")]
+    AssignmentEmpty,
+    /// An assignment that names a broker twice.
+    #[error("The manual partition assignment includes the broker {0} more than once.")]
+    AssignmentRepeatsBroker(BrokerId),
+    /// An assignment to a broker that is not there.
+    #[error(
+        "The manual partition assignment includes broker {0}, but no such broker is registered."
+    )]
+    AssignmentToUnknownBroker(BrokerId),
+    /// Assignments with differing numbers of replicas.
+    #[error(
+        "The manual partition assignment includes a partition with {found} replica(s), but this is not consistent with previous partitions, which have {expected} replica(s)."
+    )]
+    AssignmentsUneven {
+        /// Replicas of the partition.
+        found: usize,
+        /// Replicas of those before.
+        expected: usize,
+    },
+    /// Assignments for more or fewer partitions than are added.
+    #[error(
+        "Attempted to add {added} additional partition(s), but only {assigned} assignment(s) were specified."
+    )]
+    AssignmentsMiscounted {
+        /// Partitions to add.
+        added: usize,
+        /// Assignments given.
+        assigned: usize,
+    },
+    /// `request.partitions.max`.
+    #[error("Excessively large number of partitions per request.")]
+    TooManyPartitionsPerRequest,
+    /// `request.partitions.max`, while growing.
+    #[error("Excessively large number of additional partitions per request.")]
+    TooManyMorePartitionsPerRequest,
+    /// `topic.partitions.max`.
+    #[error("Topic '{topic}' would have {asked} partitions; topic.partitions.max allows {most}.")]
+    TooManyPartitionsPerTopic {
+        /// The topic.
+        topic: String,
+        /// What it would have.
+        asked: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// `partitions.max`.
+    #[error("The cluster would have {asked} partitions; partitions.max allows {most}.")]
+    TooManyPartitions {
+        /// What it would have.
+        asked: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// `topics.max`.
+    #[error("The cluster has {0} topics, as many as topics.max allows.")]
+    TooManyTopics(usize),
+    /// No topic property of this name.
+    #[error("Unknown topic config name: {0}")]
+    UnknownTopicConfig(String),
+    /// No group property of this name.
+    #[error("Unknown group config name: {0}")]
+    UnknownGroupConfig(String),
+    /// No broker property of this name. (Kafka keeps it for plug-ins; we have none.)
+    #[error("Unknown broker config name: {0}")]
+    UnknownBrokerConfig(String),
+    /// A value that a topic's or group's property does not take.
+    #[error(transparent)]
+    InvalidValue(InvalidValue),
+    /// A value that a broker's property does not take; Kafka has another code for it.
+    #[error(transparent)]
+    InvalidBrokerValue(InvalidValue),
+    /// A property without a value, at creation.
+    #[error("Null value not supported for topic configs: {0}")]
+    NullTopicValue(String),
+    /// A property without a value.
+    #[error("Null value not supported for : {0}")]
+    NullValue(String),
+    /// A list operation on something else.
+    #[error("Can't {operation} to key {name} because its type is not LIST.")]
+    NotAList {
+        /// `APPEND` or `SUBTRACT`.
+        operation: &'static str,
+        /// The property.
+        name: String,
+    },
+    /// A property named twice for one resource.
+    #[error("Error due to duplicate config keys")]
+    DuplicateConfigName,
+    /// A resource named twice.
+    #[error("Each resource must appear at most once.")]
+    DuplicateResource,
+    /// Properties of a broker that need a restart.
+    #[error("Cannot update these configs dynamically: [{0}]")]
+    NotDynamic(String),
+    /// The name of no topic.
+    #[error("Default topic resources are not allowed.")]
+    NoDefaultTopic,
+    /// The name of no group.
+    #[error("Default group resources are not allowed.")]
+    NoDefaultGroup,
+    /// A broker's number that is none.
+    #[error("{what} id must be an integer, but it is: {name}")]
+    NotABrokerId {
+        /// `Node` or `Broker`, as the request calls it.
+        what: &'static str,
+        /// What was given.
+        name: String,
+    },
+    /// Another broker's configuration.
+    #[error("Unexpected broker id, expected {expected}, but received {got}")]
+    OtherBroker {
+        /// Whose configuration is here.
+        expected: String,
+        /// What was given.
+        got: i32,
+    },
+    /// Something that has no configuration here.
+    #[error("Unknown resource type {0}")]
+    UnknownResourceType(i8),
+    /// A level of formats that this program cannot write, or that lies below the one in force.
+    #[error(
+        "format level {asked} is not between {current}, the one in force, and {most}, the newest known"
+    )]
+    FormatLevel {
+        /// What was asked for.
+        asked: u16,
+        /// The one in force.
+        current: u16,
+        /// The newest that this program knows.
+        most: u16,
+    },
+}
+
+impl Refusal {
+    /// Which of Kafka's codes it is.
+    #[must_use]
+    pub fn kind(&self) -> RefusalKind {
+        use Refusal as R;
+        use RefusalKind as K;
+        match self {
+            R::InvalidTopicName(..) | R::Collision { .. } => K::InvalidTopic,
+            R::TopicExists(_) => K::TopicExists,
+            R::UnknownTopic | R::UnknownTopicToConfigure(_) => K::UnknownTopic,
+            R::UnknownTopicId => K::UnknownTopicId,
+            R::TopicDeletionDisabled => K::TopicDeletionDisabled,
+            R::NoPartitions | R::FewerPartitions { .. } | R::SamePartitions(_) => {
+                K::InvalidPartitions
+            }
+            R::NoReplicas | R::TooFewBrokers { .. } => K::InvalidReplicationFactor,
+            R::AssignmentsNotConsecutive
+            | R::AssignmentRepeated(_)
+            | R::AssignmentEmpty
+            | R::AssignmentRepeatsBroker(_)
+            | R::AssignmentToUnknownBroker(_)
+            | R::AssignmentsUneven { .. }
+            | R::AssignmentsMiscounted { .. } => K::InvalidReplicaAssignment,
+            R::TooManyPartitionsPerRequest
+            | R::TooManyMorePartitionsPerRequest
+            | R::TooManyPartitionsPerTopic { .. }
+            | R::TooManyPartitions { .. }
+            | R::TooManyTopics(_) => K::PolicyViolation,
+            R::UnknownTopicConfig(_)
+            | R::UnknownGroupConfig(_)
+            | R::UnknownBrokerConfig(_)
+            | R::InvalidValue(_)
+            | R::NullTopicValue(_)
+            | R::NotAList { .. } => K::InvalidConfig,
+            R::FormatLevel { .. } => K::UnsupportedVersion,
+            R::InternalTopicCreation(_)
+            | R::InternalTopicDeletion(_)
+            | R::InternalTopicGrowth(_)
+            | R::DuplicateTopicName
+            | R::DuplicateTopicId
+            | R::DuplicateTopicNameAndId
+            | R::TopicIdTaken(_)
+            | R::NeitherNameNorId
+            | R::BothNameAndId
+            | R::AssignmentsAndPartitions
+            | R::AssignmentsAndReplication
+            | R::InvalidBrokerValue(_)
+            | R::NullValue(_)
+            | R::DuplicateConfigName
+            | R::DuplicateResource
+            | R::NotDynamic(_)
+            | R::NoDefaultTopic
+            | R::NoDefaultGroup
+            | R::NotABrokerId { .. }
+            | R::OtherBroker { .. }
+            | R::UnknownResourceType(_) => K::InvalidRequest,
+        }
+    }
+}
+
+/// Kafka 4.4 names the one of `.` and `..` that was given.
+fn invalid_name(why: &InvalidName, name: &str) -> String {
+    match why {
+        InvalidName::Dots => format!("Topic name is invalid: '{name}' is not allowed"),
+        other => other.to_string(),
+    }
+}

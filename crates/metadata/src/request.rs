@@ -1,0 +1,240 @@
+//! What the metadata is asked, and what it answers. The edges turn these into Kafka's messages.
+
+use towpath_model::{BrokerId, PartitionIndex, ProducerId, TopicId, TopicName, Uuid};
+
+use crate::broker::Address;
+use crate::configs::ConfigEntry;
+use crate::refusal::Refusal;
+
+/// A change that somebody wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// CreateTopics, and creation on first use.
+    CreateTopics {
+        /// The topics.
+        topics: Vec<NewTopic>,
+        /// Only answer whether it would work.
+        validate_only: bool,
+    },
+    /// DeleteTopics.
+    DeleteTopics(Vec<TopicRef>),
+    /// CreatePartitions.
+    CreatePartitions {
+        /// The topics.
+        topics: Vec<MorePartitions>,
+        /// Only answer whether it would work.
+        validate_only: bool,
+    },
+    /// AlterConfigs: each resource gets exactly these values.
+    ReplaceConfigs {
+        /// Resources with property names and values.
+        resources: Vec<(Resource, ConfigValues)>,
+        /// Only answer whether it would work.
+        validate_only: bool,
+    },
+    /// IncrementalAlterConfigs: each resource keeps what is not named.
+    AlterConfigs {
+        /// Resources with changes.
+        resources: Vec<(Resource, Vec<ConfigChange>)>,
+        /// Only answer whether it would work.
+        validate_only: bool,
+    },
+    /// InitProducerId without a transactional id.
+    AllocateProducerId,
+    /// A broker has started.
+    RegisterBroker(Registration),
+    /// All brokers can read this level of formats; it never goes down.
+    SetFormatLevel(u16),
+}
+
+/// The answer to a [`Request`] of the same name, entries in the order of the request; where it
+/// names the same thing twice, one refusal stands at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// To [`Request::CreateTopics`].
+    CreatedTopics(Vec<(String, Result<CreatedTopic, Refusal>)>),
+    /// To [`Request::DeleteTopics`].
+    DeletedTopics(Vec<(TopicRef, Result<DeletedTopic, Refusal>)>),
+    /// To [`Request::CreatePartitions`]: the new number of partitions.
+    CreatedPartitions(Vec<(String, Result<i32, Refusal>)>),
+    /// To [`Request::ReplaceConfigs`] and [`Request::AlterConfigs`]; every entry of the request has
+    /// its own answer, a repeated one too.
+    AlteredConfigs(Vec<(Resource, Result<(), Refusal>)>),
+    /// To [`Request::AllocateProducerId`]: an id that nobody has had or will have.
+    AllocatedProducerId(ProducerId),
+    /// To [`Request::RegisterBroker`]: the epoch of this registration.
+    RegisteredBroker(i64),
+    /// To [`Request::SetFormatLevel`]: the level in force.
+    FormatLevelSet(Result<u16, Refusal>),
+}
+
+/// Property names and values as a client wrote them, unchecked.
+pub type ConfigValues = Vec<(String, Option<String>)>;
+
+/// A topic that somebody wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTopic {
+    /// Its name, unchecked.
+    pub name: String,
+    /// How many partitions; −1 takes the default, or follows from the assignments.
+    pub partitions: i32,
+    /// How many replicas each; −1 takes the default, or follows from the assignments.
+    pub replication_factor: i16,
+    /// Which brokers hold which partition; empty leaves it to the cluster.
+    pub assignments: Vec<(PartitionIndex, Vec<BrokerId>)>,
+    /// Property names and values; of a repeated name the last counts.
+    pub configs: ConfigValues,
+    /// A random id that the caller drew for it.
+    pub candidate_id: TopicId,
+    /// Whether the cluster itself asks, for a topic that it keeps for itself.
+    pub internal: bool,
+}
+
+impl NewTopic {
+    /// A topic with everything left to the cluster.
+    #[must_use]
+    pub fn named(name: &str, candidate_id: TopicId) -> NewTopic {
+        NewTopic {
+            name: name.to_owned(),
+            partitions: -1,
+            replication_factor: -1,
+            assignments: Vec::new(),
+            configs: Vec::new(),
+            candidate_id,
+            internal: false,
+        }
+    }
+}
+
+/// A topic that has been created, or would have been.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreatedTopic {
+    /// Its id.
+    pub id: TopicId,
+    /// How many partitions.
+    pub partitions: i32,
+    /// How many replicas each.
+    pub replication_factor: i16,
+    /// Its whole configuration, by name.
+    pub configs: Vec<ConfigEntry>,
+}
+
+/// A topic by name or by id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TopicRef {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its id; `None` where the wire has zeros.
+    pub id: Option<TopicId>,
+}
+
+/// A topic that has been deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedTopic {
+    /// Its name.
+    pub name: TopicName,
+    /// Its id.
+    pub id: TopicId,
+}
+
+/// A topic that is to have more partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MorePartitions {
+    /// The topic's name.
+    pub name: String,
+    /// How many partitions it is to have in all.
+    pub count: i32,
+    /// Which brokers hold the additional ones; `None` leaves it to the cluster.
+    pub assignments: Option<Vec<Vec<BrokerId>>>,
+}
+
+/// What kinds of things can be configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ResourceKind {
+    /// A topic.
+    Topic,
+    /// A broker, or all of them.
+    Broker,
+    /// A group.
+    Group,
+    /// Something else, by its number on the wire.
+    Other(i8),
+}
+
+impl ResourceKind {
+    /// By its number on the wire.
+    #[must_use]
+    pub fn from_wire(kind: i8) -> ResourceKind {
+        match kind {
+            2 => ResourceKind::Topic,
+            4 => ResourceKind::Broker,
+            32 => ResourceKind::Group,
+            other => ResourceKind::Other(other),
+        }
+    }
+}
+
+/// Something that can be configured, as a client names it; unchecked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Resource {
+    /// What kind of thing.
+    pub kind: ResourceKind,
+    /// A topic's or group's name, a broker's number, or empty for all brokers.
+    pub name: String,
+}
+
+/// One step of an incremental change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigChange {
+    /// The property.
+    pub name: String,
+    /// What to do.
+    pub operation: ConfigOperation,
+    /// With which value.
+    pub value: Option<String>,
+}
+
+/// What is done to a property's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigOperation {
+    /// It gets a value.
+    Set,
+    /// It loses its value and has the default again.
+    Delete,
+    /// Elements join a list.
+    Append,
+    /// Elements leave a list.
+    Subtract,
+}
+
+impl ConfigOperation {
+    /// By its number on the wire.
+    #[must_use]
+    pub fn from_wire(operation: i8) -> Option<ConfigOperation> {
+        match operation {
+            0 => Some(ConfigOperation::Set),
+            1 => Some(ConfigOperation::Delete),
+            2 => Some(ConfigOperation::Append),
+            3 => Some(ConfigOperation::Subtract),
+            _ => None,
+        }
+    }
+}
+
+/// A broker that has started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    /// Its number.
+    pub id: BrokerId,
+    /// A random id of this process.
+    pub incarnation: Uuid,
+    /// Where it stands.
+    pub rack: Option<String>,
+    /// Where it listens.
+    pub addresses: Vec<Address>,
+    /// Its data directories.
+    pub directories: Vec<Uuid>,
+    /// The epoch of the registration after which it stopped orderly, with everything synced: what
+    /// its marker on disk says. Without one it may have lost what it had not synced.
+    pub clean_since: Option<i64>,
+}

@@ -1,1 +1,36 @@
-//! .
+//! Carries out what the broker's cores order, over the traits [`Disk`], [`Clock`] and [`Net`].
+//!
+//! The server (real disks, sockets, threads) and the simulator (everything from a seed) both run
+//! this code, so the order of lock, write, sync and wake-up is what the simulator has tested.
+//!
+//! ```text
+//! lock partition ─▶ core decides ─▶ log.append (page cache) ─▶ core: appended ─▶ unlock ─▶ wake
+//! sync round: take dirty of many partitions ─▶ make all durable ─▶ core: synced ─▶ wake
+//! ```
+//!
+//! Nothing but an append is carried out while a partition is locked. No function here waits:
+//! an answer that must wait is delivered to its token through [`Net`].
+
+mod cell;
+mod config;
+mod coordinate;
+mod driver;
+mod fetch;
+mod manage;
+mod open;
+mod produce;
+mod recover;
+mod sync;
+mod upkeep;
+mod world;
+
+pub use coordinate::NotCoordinator;
+pub use driver::{Driver, Settings};
+pub use fetch::{FetchRefusal, OffsetAnswer, OffsetQuery, Position, Read, ReadLimits};
+pub use manage::DeleteRecordsRefusal;
+pub use open::OpenError;
+pub use produce::{Produced, ProduceFailure};
+pub use sync::SyncReport;
+pub use towpath_broker::{Condition, Outcome};
+pub use towpath_log::disk::{Disk, DiskFile};
+pub use world::{Clock, Delivery, Net};

@@ -383,6 +383,12 @@ impl Leader {
         }
     }
 
+    /// When a record counts for the high watermark.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
     /// This leadership.
     #[must_use]
     pub fn leader_epoch(&self) -> LeaderEpoch {

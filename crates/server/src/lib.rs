@@ -1,1 +1,26 @@
-//! .
+//! Real sockets, disks, clocks and threads around the driver, and the Kafka protocol.
+//!
+//! Touches the world and never decides: a handler decodes, asks the driver, encodes. The produce
+//! path in order: `connection.rs` → `kafka/produce.rs` → `towpath_driver`'s `produce.rs` → the log.
+
+mod clock;
+mod connection;
+pub mod disk;
+mod first_bytes;
+mod kafka;
+mod limits;
+mod listener;
+mod metrics;
+mod node;
+mod outgoing;
+mod publish;
+mod topics;
+mod waiters;
+
+pub use clock::SystemClock;
+pub use limits::Limits;
+pub use listener::KafkaListener;
+pub use metrics::Metrics;
+pub use node::{Node, NodeSettings, SystemDriver, Unavailable, random_uuid};
+pub use publish::{Acknowledged, Appended, PublishError};
+pub use waiters::{Wait, Waiters};

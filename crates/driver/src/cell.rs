@@ -1,0 +1,50 @@
+//! A partition with its log, behind one lock.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use towpath_broker::Partition;
+use towpath_log::Log;
+use towpath_log::disk::Disk;
+use towpath_model::properties::TopicConfig;
+use towpath_model::{TopicName, TopicPartition};
+
+/// One led partition of this process. Shared by everybody who serves it; alive until the last of
+/// them lets go, even when the topic is deleted meanwhile.
+pub(crate) struct Cell<D: Disk> {
+    pub(crate) id: TopicPartition,
+    pub(crate) topic: TopicName,
+    slot: Mutex<Slot<D>>,
+}
+
+/// What the lock guards.
+pub(crate) struct Slot<D: Disk> {
+    pub(crate) partition: Partition,
+    pub(crate) log: Log<D>,
+    pub(crate) config: Arc<TopicConfig>,
+    /// The partition is on the list of the next sync round.
+    pub(crate) awaits_sync: bool,
+    /// No longer led here: the topic was deleted or the directory failed.
+    pub(crate) closed: bool,
+}
+
+impl<D: Disk> Cell<D> {
+    pub(crate) fn new(
+        id: TopicPartition,
+        topic: TopicName,
+        partition: Partition,
+        log: Log<D>,
+        config: Arc<TopicConfig>,
+    ) -> Self {
+        let slot = Slot { partition, log, config, awaits_sync: false, closed: false };
+        Cell { id, topic, slot: Mutex::new(slot) }
+    }
+
+    /// Locks the partition. Never held over a wait; only an append is carried out under it.
+    ///
+    /// # Panics
+    /// When a thread has panicked under this lock: the state may break its invariants, and the
+    /// process must stop before it serves it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Slot<D>> {
+        self.slot.lock().expect("a panic under a partition's lock is a bug that ends the process")
+    }
+}

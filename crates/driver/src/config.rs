@@ -1,0 +1,68 @@
+//! From a topic's and the broker's properties to what log and coordinator are told.
+
+use std::time::Duration;
+
+use towpath_coordinator::groups::GroupsConfig;
+use towpath_coordinator::publishers::PublishersConfig;
+use towpath_log::{LogConfig, Retention};
+use towpath_model::PartitionIndex;
+use towpath_model::properties::{BrokerConfig, TopicConfig};
+
+/// Most bytes of protocol metadata that the members of one group may have together.
+const GROUP_METADATA_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Most groups in one partition of the internal topic.
+const GROUPS_MAX: usize = 100_000;
+
+/// Largest record of the internal topic: Kafka's default for a batch, less its headers.
+const STATE_RECORD_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most HTTP publishers in one partition of their internal topic.
+const PUBLISHERS_MAX: usize = 100_000;
+
+/// How long an HTTP publisher's append may take before its fate is asked for.
+const APPEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often old results of HTTP publishers are looked for.
+const PUBLISHERS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+pub(crate) fn log_config(config: &TopicConfig, partition: PartitionIndex) -> LogConfig {
+    let segment_ms = config.segment_ms_with_jitter(partition.0.unsigned_abs().into());
+    LogConfig {
+        segment_bytes: config.segment_bytes.into(),
+        segment_age_max: Duration::from_millis(segment_ms.unsigned_abs()),
+        index_interval_bytes: config.index_interval_bytes,
+        ..LogConfig::default()
+    }
+}
+
+/// `None`: nothing expires.
+pub(crate) fn retention(config: &TopicConfig) -> Option<Retention> {
+    let time = config.retention_ms.map(|ms| Duration::from_millis(ms.unsigned_abs()));
+    let is_limited = time.is_some() || config.retention_bytes.is_some();
+    (config.cleanup_policy.delete && is_limited)
+        .then_some(Retention { time, bytes: config.retention_bytes })
+}
+
+pub(crate) fn groups_config(broker: &BrokerConfig) -> GroupsConfig {
+    GroupsConfig {
+        initial_rebalance_delay: broker.group_initial_rebalance_delay,
+        session_timeout_min: broker.group_session_timeout_min,
+        session_timeout_max: broker.group_session_timeout_max,
+        group_members_max: broker.group_members_max,
+        group_metadata_bytes_max: GROUP_METADATA_BYTES_MAX,
+        groups_max: GROUPS_MAX,
+        offset_metadata_max: broker.offset_metadata_bytes_max,
+        offsets_retention: Some(broker.offsets_retention),
+        offsets_check_interval: broker.offsets_retention_check,
+        record_bytes_max: STATE_RECORD_BYTES_MAX,
+    }
+}
+
+pub(crate) fn publishers_config() -> PublishersConfig {
+    PublishersConfig {
+        publishers_max: PUBLISHERS_MAX,
+        append_timeout: APPEND_TIMEOUT,
+        check_interval: PUBLISHERS_CHECK_INTERVAL,
+    }
+}

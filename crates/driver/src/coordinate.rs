@@ -1,0 +1,119 @@
+//! Asking the replicated states: metadata, groups, publishers. Answers go to the token.
+
+use towpath_broker::{
+    OFFSETS_TOPIC, Output, PUBLISHERS_TOPIC, group_partition, publisher_partition,
+};
+use towpath_coordinator::publishers::Publisher;
+use towpath_coordinator::{groups, publishers};
+use towpath_log::disk::Disk;
+use towpath_metadata as metadata;
+use towpath_model::{Now, Token, TopicPartition};
+
+use crate::cell::Slot;
+use crate::driver::Inner;
+use crate::world::{Clock, Net};
+
+/// This broker does not hold the state that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotCoordinator {
+    /// The internal topic does not exist yet.
+    #[error("the internal topic for this state does not exist yet")]
+    NoTopic,
+    /// Another broker leads the partition, or its disk failed.
+    #[error("this broker does not lead the partition that holds this state")]
+    NotLeader,
+}
+
+impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+    /// Asks the metadata; the answer is delivered to `token`.
+    ///
+    /// # Errors
+    /// [`NotCoordinator::NotLeader`] when its log has failed.
+    pub fn ask_metadata(
+        &self,
+        token: Token,
+        request: metadata::Request,
+    ) -> Result<(), NotCoordinator> {
+        let asked = self.step(&self.metadata, |slot, now, out| {
+            !slot.closed && slot.partition.ask_metadata(now, token, request, out)
+        });
+        asked.then_some(()).ok_or(NotCoordinator::NotLeader)
+    }
+
+    /// Where a group lives.
+    ///
+    /// # Errors
+    /// [`NotCoordinator::NoTopic`].
+    pub fn group_place(&self, group: &str) -> Result<TopicPartition, NotCoordinator> {
+        self.place(OFFSETS_TOPIC, |partitions| group_partition(group, partitions))
+    }
+
+    /// Asks the coordinator of `group`; the answer is delivered to `token`.
+    ///
+    /// # Errors
+    /// [`NotCoordinator`].
+    pub fn ask_group(
+        &self,
+        group: &str,
+        token: Token,
+        request: groups::Request,
+    ) -> Result<(), NotCoordinator> {
+        let place = self.group_place(group)?;
+        self.ask_groups_at(place, token, request)
+    }
+
+    /// Asks one partition of the groups, for what concerns all of its groups.
+    ///
+    /// # Errors
+    /// [`NotCoordinator::NotLeader`].
+    pub fn ask_groups_at(
+        &self,
+        place: TopicPartition,
+        token: Token,
+        request: groups::Request,
+    ) -> Result<(), NotCoordinator> {
+        self.ask_at(place, |slot, now, out| slot.partition.ask_groups(now, token, request, out))
+    }
+
+    /// Every partition that holds groups and is led here.
+    pub fn group_places(&self) -> Vec<TopicPartition> {
+        let topic = self.image().topic(OFFSETS_TOPIC).map(|topic| topic.id);
+        topic.map_or_else(Vec::new, |id| self.cells_of(id).iter().map(|cell| cell.id).collect())
+    }
+
+    /// Asks the state of one HTTP publisher; the answer is delivered to `token`.
+    ///
+    /// # Errors
+    /// [`NotCoordinator`].
+    pub fn ask_publisher(
+        &self,
+        publisher: &Publisher,
+        token: Token,
+        request: publishers::Request,
+    ) -> Result<(), NotCoordinator> {
+        let place =
+            self.place(PUBLISHERS_TOPIC, |n| publisher_partition(publisher, n))?;
+        self.ask_at(place, |slot, now, out| slot.partition.ask_publishers(now, token, request, out))
+    }
+
+    fn place(
+        &self,
+        topic: &str,
+        partition: impl FnOnce(i32) -> towpath_model::PartitionIndex,
+    ) -> Result<TopicPartition, NotCoordinator> {
+        let image = self.image();
+        let topic = image.topic(topic).ok_or(NotCoordinator::NoTopic)?;
+        let count = i32::try_from(topic.partitions.len()).expect("partition counts are i32");
+        Ok(TopicPartition { topic: topic.id, partition: partition(count) })
+    }
+
+    fn ask_at(
+        &self,
+        place: TopicPartition,
+        ask: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> bool,
+    ) -> Result<(), NotCoordinator> {
+        let cell = self.cell(place).ok_or(NotCoordinator::NotLeader)?;
+        let asked = self.step(&cell, |slot, now, out| !slot.closed && ask(slot, now, out));
+        asked.then_some(()).ok_or(NotCoordinator::NotLeader)
+    }
+}

@@ -1,0 +1,248 @@
+//! The driver itself: its partitions, the committed metadata, and how outputs are carried out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+
+use towpath_broker::{Output, Partition};
+use towpath_log::DataDirectory;
+use towpath_log::disk::{Disk, Space};
+use towpath_metadata::{Image, Overrides};
+use towpath_model::{BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPartition};
+use towpath_records::{BatchBuilder, BatchHeader, Compression};
+
+use crate::cell::{Cell, Slot};
+use crate::world::{Clock, Delivery, Net};
+
+/// What the driver is told at start and never asks again.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// This broker.
+    pub broker_id: BrokerId,
+    /// Broker properties given by file, environment or flag, already checked; what is configured
+    /// at run time lies over them.
+    pub statics: Overrides,
+}
+
+/// Everything one broker does to its disk, for any clock and any net. Cheap to clone.
+pub struct Driver<D: Disk, C: Clock, N: Net> {
+    inner: Arc<Inner<D, C, N>>,
+}
+
+impl<D: Disk, C: Clock, N: Net> Clone for Driver<D, C, N> {
+    fn clone(&self) -> Self {
+        Driver { inner: Arc::clone(&self.inner) }
+    }
+}
+
+pub(crate) struct Inner<D: Disk, C: Clock, N: Net> {
+    pub(crate) clock: C,
+    pub(crate) net: N,
+    pub(crate) settings: Settings,
+    pub(crate) directory: DataDirectory<D>,
+    /// Every led partition but the metadata's.
+    pub(crate) cells: RwLock<BTreeMap<TopicPartition, Arc<Cell<D>>>>,
+    pub(crate) metadata: Arc<Cell<D>>,
+    /// Committed metadata, for readers.
+    pub(crate) image: RwLock<Image>,
+    /// Partitions whose newest records wait for a sync round.
+    pub(crate) unsynced: Mutex<Vec<Arc<Cell<D>>>>,
+    /// Relaxed partitions with unsynced records; the upkeep flushes them.
+    pub(crate) unflushed: Mutex<Vec<Arc<Cell<D>>>>,
+    /// When which partition's state wants to be called, earliest first.
+    pub(crate) deadlines: Mutex<BTreeMap<TopicPartition, Time>>,
+    /// Logs of deleted topics, to be removed from disk by the upkeep.
+    pub(crate) doomed: Mutex<Vec<Arc<Cell<D>>>>,
+}
+
+impl<D: Disk, C: Clock, N: Net> std::ops::Deref for Driver<D, C, N> {
+    type Target = Inner<D, C, N>;
+    fn deref(&self) -> &Self::Target {
+        &self.inner
+    }
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    pub(crate) fn from_inner(inner: Inner<D, C, N>) -> Self {
+        Driver { inner: Arc::new(inner) }
+    }
+}
+
+impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+    /// The committed metadata. Hold it briefly: changes wait for it.
+    pub fn image(&self) -> RwLockReadGuard<'_, Image> {
+        self.image.read().expect("a panic while metadata is published ends the process")
+    }
+
+    /// This broker.
+    pub fn broker_id(&self) -> BrokerId {
+        self.settings.broker_id
+    }
+
+    /// Identity of the data directory and of the cluster it belongs to.
+    pub fn identity(&self) -> &towpath_log::Identity {
+        self.directory.identity()
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// The net.
+    pub fn net(&self) -> &N {
+        &self.net
+    }
+
+    /// What the data directory's file system has left.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub fn space(&self) -> std::io::Result<Space> {
+        self.directory.space()
+    }
+
+    /// Whether the data directory has failed: nothing is written any more.
+    pub fn is_failed(&self) -> bool {
+        self.directory.is_failed()
+    }
+
+    pub(crate) fn cell(&self, id: TopicPartition) -> Option<Arc<Cell<D>>> {
+        self.cells.read().expect("no panic holds the map").get(&id).cloned()
+    }
+
+    pub(crate) fn cells(&self) -> Vec<Arc<Cell<D>>> {
+        self.cells.read().expect("no panic holds the map").values().cloned().collect()
+    }
+
+    /// The cells of one topic, in order of their index.
+    pub(crate) fn cells_of(&self, topic: TopicId) -> Vec<Arc<Cell<D>>> {
+        let first = TopicPartition { topic, partition: PartitionIndex(0) };
+        let last = TopicPartition { topic, partition: PartitionIndex(i32::MAX) };
+        let cells = self.cells.read().expect("no panic holds the map");
+        cells.range(first..=last).map(|(_, cell)| Arc::clone(cell)).collect()
+    }
+
+    /// Lets a partition's core do one step: decide under the lock, append what it orders there,
+    /// and carry out the rest after the lock.
+    pub(crate) fn step<R>(
+        &self,
+        cell: &Arc<Cell<D>>,
+        act: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> R,
+    ) -> R {
+        let now = self.clock.now();
+        let mut out = Vec::new();
+        let mut slot = cell.lock();
+        let result = act(&mut slot, now, &mut out);
+        self.append_ordered(cell, &mut slot, now, &mut out);
+        let deadline = slot.partition.next_deadline();
+        drop(slot);
+        self.schedule(cell.id, deadline);
+        self.carry_out(out);
+        result
+    }
+
+    /// Carries out the one order that must happen under the lock.
+    fn append_ordered(
+        &self,
+        cell: &Arc<Cell<D>>,
+        slot: &mut Slot<D>,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(at) = out.iter().position(|order| matches!(order, Output::Append(_))) else {
+            return;
+        };
+        let Output::Append(records) = out.remove(at) else { unreachable!("just matched") };
+        let end = slot.partition.leader().log_end_offset();
+        let mut builder = BatchBuilder::new(Compression::None);
+        let fits = records.iter().all(|record| {
+            builder.append(now.wall, Some(&record.key), record.value.as_deref(), &[]).is_ok()
+        });
+        let written = fits && !slot.closed && {
+            let mut batch = builder.build();
+            towpath_records::set_base_offset(&mut batch, end);
+            towpath_records::set_leader_epoch(&mut batch, slot.partition.leader_epoch());
+            let header = BatchHeader::parse(&batch).expect("what the builder made is well formed");
+            match slot.log.append(&batch, &header, now) {
+                Ok(_) => {
+                    slot.partition.records_appended(now, &header, out);
+                    self.want_sync(cell, slot);
+                    true
+                }
+                Err(error) => {
+                    tracing::error!(partition = %cell.id, topic = %cell.topic, %error, "cannot write state");
+                    false
+                }
+            }
+        };
+        if !written {
+            slot.partition.records_not_appended(out);
+        }
+    }
+
+    /// Puts the partition on the list of the next sync round.
+    pub(crate) fn want_sync(&self, cell: &Arc<Cell<D>>, slot: &mut Slot<D>) {
+        if std::mem::replace(&mut slot.awaits_sync, true) {
+            return;
+        }
+        let relaxed = slot.config.durability == towpath_model::Durability::Relaxed;
+        let list = if relaxed { &self.unflushed } else { &self.unsynced };
+        list.lock().expect("no panic holds the list").push(Arc::clone(cell));
+        if !relaxed {
+            self.clock.sync_wanted();
+        }
+    }
+
+    pub(crate) fn schedule(&self, id: TopicPartition, deadline: Option<Time>) {
+        let mut deadlines = self.deadlines.lock().expect("no panic holds the deadlines");
+        let before = match deadline {
+            Some(at) => deadlines.insert(id, at),
+            None => deadlines.remove(&id),
+        };
+        drop(deadlines);
+        if let Some(at) = deadline.filter(|_| before != deadline) {
+            self.clock.wake_at(at);
+        }
+    }
+
+    /// Carries out orders, in order, with no lock held.
+    pub(crate) fn carry_out(&self, out: Vec<Output>) {
+        for order in out {
+            match order {
+                Output::Append(_) => unreachable!("appended under the lock"),
+                Output::Wake(token, outcome) => self.deliver(token, Delivery::Wait(outcome)),
+                Output::MetadataReply(token, reply) => {
+                    self.deliver(token, Delivery::Metadata(reply));
+                }
+                Output::GroupsReply(token, reply) => self.deliver(token, Delivery::Groups(reply)),
+                Output::PublishersReply(token, reply) => {
+                    self.deliver(token, Delivery::Publishers(reply));
+                }
+                Output::MetadataCommitted(record) => self.metadata_committed(&record),
+            }
+        }
+    }
+
+    fn deliver(&self, token: Token, delivery: Delivery) {
+        self.net.deliver(token, delivery);
+    }
+
+    /// A partition that the metadata says is led here, looked up by name.
+    pub fn partition_of(&self, topic: &str, partition: PartitionIndex) -> Option<TopicPartition> {
+        let image = self.image();
+        let topic = image.topic(topic)?;
+        let known = usize::try_from(partition.0).is_ok_and(|at| at < topic.partitions.len());
+        known.then_some(TopicPartition { topic: topic.id, partition })
+    }
+
+    /// Reads something off a partition's core.
+    pub fn with_partition<R>(
+        &self,
+        id: TopicPartition,
+        read: impl FnOnce(&Partition) -> R,
+    ) -> Option<R> {
+        let cell = self.cell(id)?;
+        let slot = cell.lock();
+        (!slot.closed).then(|| read(&slot.partition))
+    }
+}

@@ -1,0 +1,231 @@
+//! Reading: where a log may be read, where its records lie, and which offset has which time.
+
+use std::sync::Arc;
+
+use towpath_broker::Condition;
+use towpath_log::disk::Disk;
+use towpath_log::{LogError, ReadError, Slice};
+use towpath_model::{LeaderEpoch, Offset, Timestamp, Token, TopicPartition};
+use towpath_replication::EpochRefusal;
+
+use crate::cell::{Cell, Slot};
+use crate::driver::Inner;
+use crate::world::{Clock, Net};
+
+/// How much to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// Most bytes.
+    pub max_bytes: usize,
+    /// Return the first batch whole even if it is larger (KIP-74): otherwise a reader would stand
+    /// still before it for ever.
+    pub at_least_one_batch: bool,
+}
+
+/// The lines of a partition at one moment; ends are exclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// First offset kept.
+    pub log_start_offset: Offset,
+    /// First offset of the oldest open transaction, or the high watermark.
+    pub last_stable_offset: Offset,
+    /// First offset not yet durable on all in-sync replicas.
+    pub high_watermark: Offset,
+    /// First offset not yet written.
+    pub log_end_offset: Offset,
+    /// In which epoch this broker leads.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// Records found by a read.
+pub struct Read<D: Disk> {
+    /// Where they lie; `None` when there is nothing below the high watermark.
+    pub slice: Option<Slice<D>>,
+    /// The lines when it was read.
+    pub position: Position,
+}
+
+/// Why nothing can be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FetchRefusal {
+    /// This broker does not lead the partition.
+    #[error("this broker does not lead the partition")]
+    NotLeader,
+    /// The reader's idea of the leader epoch is not ours.
+    #[error(transparent)]
+    Epoch(#[from] EpochRefusal),
+    /// Before the start or after the end.
+    #[error("the offset is outside [{}, {}]", position.log_start_offset, position.log_end_offset)]
+    OutOfRange {
+        /// What there is.
+        position: Position,
+    },
+    /// The bytes there are damaged.
+    #[error("the records there are damaged: {0}")]
+    Corrupt(String),
+    /// The disk fails.
+    #[error("the data directory cannot be read: {0}")]
+    Storage(String),
+}
+
+/// Which offset a reader asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffsetQuery {
+    /// The first offset kept.
+    Earliest,
+    /// The first offset a new reader would get next: high watermark or last stable offset.
+    Latest,
+    /// The record with the largest timestamp (KIP-734).
+    MaxTimestamp,
+    /// The first record that is not older than this.
+    AtOrAfter(Timestamp),
+}
+
+/// The answer to an [`OffsetQuery`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffsetAnswer {
+    /// The offset.
+    pub offset: Offset,
+    /// Timestamp of the record there, where one was looked for.
+    pub timestamp: Option<Timestamp>,
+    /// Leader epoch of that record, or of the leader.
+    pub leader_epoch: LeaderEpoch,
+}
+
+impl<D: Disk> Slot<D> {
+    pub(crate) fn position(&self) -> Position {
+        let leader = self.partition.leader();
+        Position {
+            log_start_offset: leader.log_start_offset(),
+            last_stable_offset: leader.last_stable_offset(),
+            high_watermark: leader.high_watermark(),
+            log_end_offset: leader.log_end_offset(),
+            leader_epoch: leader.leader_epoch(),
+        }
+    }
+}
+
+fn refused(error: &LogError) -> FetchRefusal {
+    FetchRefusal::Storage(error.to_string())
+}
+
+impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+    fn led(&self, id: TopicPartition) -> Result<Arc<Cell<D>>, FetchRefusal> {
+        self.cell(id).ok_or(FetchRefusal::NotLeader)
+    }
+
+    /// The lines of a partition.
+    ///
+    /// # Errors
+    /// [`FetchRefusal::NotLeader`], or a leader epoch that is not ours.
+    pub fn position(
+        &self,
+        id: TopicPartition,
+        epoch: Option<LeaderEpoch>,
+    ) -> Result<Position, FetchRefusal> {
+        let cell = self.led(id)?;
+        let slot = cell.lock();
+        if slot.closed {
+            return Err(FetchRefusal::NotLeader);
+        }
+        slot.partition.leader().check_epoch(epoch)?;
+        Ok(slot.position())
+    }
+
+    /// Finds records from `from` on, below the high watermark (or below the last stable offset
+    /// when `stable_only`), whole batches, inside one file.
+    ///
+    /// # Errors
+    /// [`FetchRefusal`].
+    pub fn read(
+        &self,
+        id: TopicPartition,
+        epoch: Option<LeaderEpoch>,
+        from: Offset,
+        stable_only: bool,
+        limits: ReadLimits,
+    ) -> Result<Read<D>, FetchRefusal> {
+        let cell = self.led(id)?;
+        let slot = cell.lock();
+        if slot.closed {
+            return Err(FetchRefusal::NotLeader);
+        }
+        slot.partition.leader().check_epoch(epoch)?;
+        let position = slot.position();
+        if from < position.log_start_offset || position.log_end_offset < from {
+            return Err(FetchRefusal::OutOfRange { position });
+        }
+        let end = if stable_only { position.last_stable_offset } else { position.high_watermark };
+        if end <= from {
+            return Ok(Read { slice: None, position });
+        }
+        let read = slot.log.read(from, end, limits.max_bytes, limits.at_least_one_batch);
+        let slice = read.map_err(|error| match error {
+            ReadError::OutOfRange { .. } => FetchRefusal::OutOfRange { position },
+            ReadError::CorruptBatch { .. } => FetchRefusal::Corrupt(error.to_string()),
+            other => FetchRefusal::Storage(other.to_string()),
+        })?;
+        Ok(Read { slice, position })
+    }
+
+    /// Calls `token` once when `condition` holds on the partition, or when it is no longer led
+    /// here. `true`: it holds already, or will never, and nobody will be called.
+    pub fn watch(&self, id: TopicPartition, token: Token, condition: Condition) -> bool {
+        let Some(cell) = self.cell(id) else { return true };
+        let mut slot = cell.lock();
+        slot.closed || slot.partition.watch(token, condition)
+    }
+
+    /// Gives up a [`Inner::watch`].
+    pub fn unwatch(&self, id: TopicPartition, token: Token, condition: Condition) {
+        if let Some(cell) = self.cell(id) {
+            cell.lock().partition.unwatch(token, condition);
+        }
+    }
+
+    /// Finds an offset by its place or time. `None`: no record is that new.
+    ///
+    /// # Errors
+    /// [`FetchRefusal`].
+    pub fn find_offset(
+        &self,
+        id: TopicPartition,
+        epoch: Option<LeaderEpoch>,
+        stable_only: bool,
+        query: OffsetQuery,
+    ) -> Result<Option<OffsetAnswer>, FetchRefusal> {
+        let cell = self.led(id)?;
+        let slot = cell.lock();
+        if slot.closed {
+            return Err(FetchRefusal::NotLeader);
+        }
+        let leader = slot.partition.leader();
+        leader.check_epoch(epoch)?;
+        let position = slot.position();
+        let end = if stable_only { position.last_stable_offset } else { position.high_watermark };
+        let at_line = |offset: Offset| {
+            let leader_epoch = leader.epochs().epoch_of(offset).unwrap_or(position.leader_epoch);
+            Some(OffsetAnswer { offset, timestamp: None, leader_epoch })
+        };
+        let at_record = |found: Option<(Timestamp, Offset, LeaderEpoch)>| {
+            found.map(|(timestamp, offset, leader_epoch)| OffsetAnswer {
+                offset,
+                timestamp: Some(timestamp),
+                leader_epoch,
+            })
+        };
+        match query {
+            OffsetQuery::Earliest => Ok(at_line(position.log_start_offset)),
+            OffsetQuery::Latest => {
+                let leader_epoch = position.leader_epoch;
+                Ok(Some(OffsetAnswer { offset: end, timestamp: None, leader_epoch }))
+            }
+            OffsetQuery::MaxTimestamp => {
+                slot.log.max_timestamp(end).map(at_record).map_err(|e| refused(&e))
+            }
+            OffsetQuery::AtOrAfter(at) => {
+                slot.log.offset_for_timestamp(at, end).map(at_record).map_err(|e| refused(&e))
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What follows from committed metadata, and what an operator orders about records.
+
+use std::sync::Arc;
+
+use towpath_broker::Outcome;
+use towpath_coordinator::groups;
+use towpath_log::LogError;
+use towpath_log::disk::Disk;
+use towpath_metadata::{self as metadata, Effect};
+use towpath_model::{Offset, TopicId, TopicName, TopicPartition, Token};
+
+use crate::config::log_config;
+use crate::driver::Inner;
+use crate::world::{Clock, Net};
+
+/// Token of a request whose answer nobody waits for.
+pub(crate) const NOBODY: Token = Token(0);
+
+/// Why records were not deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteRecordsRefusal {
+    /// This broker does not lead the partition.
+    #[error("this broker does not lead the partition")]
+    NotLeader,
+    /// Only what is committed can be deleted.
+    #[error("offset {asked} lies beyond the high watermark {high_watermark}")]
+    BeyondHighWatermark {
+        /// The offset asked for.
+        asked: Offset,
+        /// The partition's high watermark.
+        high_watermark: Offset,
+    },
+    /// The disk fails.
+    #[error(transparent)]
+    Storage(#[from] LogError),
+}
+
+impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+    /// Publishes a committed record to readers and carries out what it means for this broker's
+    /// partitions. Called in log order.
+    pub(crate) fn metadata_committed(&self, record: &metadata::Record) {
+        let effect = metadata::effect(record);
+        let mut image = self.image.write().expect("no panic holds the image");
+        let deleted = match effect {
+            Effect::TopicDeleted(topic) => image.topic_by_id(topic).map(|topic| topic.name.clone()),
+            _ => None,
+        };
+        image.apply(record);
+        drop(image);
+        match effect {
+            Effect::PartitionChanged(id) => self.open_changed(id),
+            Effect::PartitionRemoved(id) => self.forget_partition(id),
+            Effect::TopicDeleted(topic) => {
+                if let Some(name) = deleted {
+                    self.forget_offsets(topic, &name);
+                }
+            }
+            Effect::TopicConfigChanged(topic) => self.reconfigure(topic),
+            Effect::BrokerConfigChanged(_) => {
+                let topics: Vec<TopicId> = self.image().topics().map(|topic| topic.id).collect();
+                topics.into_iter().for_each(|topic| self.reconfigure(topic));
+            }
+            Effect::TopicCreated(_) | Effect::None => {}
+        }
+    }
+
+    fn open_changed(&self, id: TopicPartition) {
+        let image = self.image();
+        let Some(topic) = image.topic_by_id(id.topic) else { return };
+        let opened = self.open_if_led(&image, topic, id.partition);
+        let name = topic.name.clone();
+        drop(image);
+        match opened {
+            Ok(Some(cell)) => self.resume(&cell),
+            Ok(None) => {}
+            Err(error) => tracing::error!(topic = %name, %error, "cannot open a new partition"),
+        }
+    }
+
+    /// The records go from the disk in the next upkeep: until then who reads them may go on.
+    fn forget_partition(&self, id: TopicPartition) {
+        let removed = self.cells.write().expect("no panic holds the map").remove(&id);
+        if let Some(cell) = removed {
+            self.close(&cell, Outcome::NotLeader);
+            self.doomed.lock().expect("no panic holds the list").push(cell);
+        }
+    }
+
+    fn forget_offsets(&self, topic: TopicId, name: &TopicName) {
+        for place in self.group_places() {
+            let deleted = groups::Request::TopicDeleted { name: name.as_str().into(), id: topic };
+            // A coordinator that has just failed forgets the offsets with everything else.
+            let _ = self.ask_groups_at(place, NOBODY, deleted);
+        }
+    }
+
+    fn reconfigure(&self, topic: TopicId) {
+        let config = {
+            let image = self.image();
+            let Some(topic) = image.topic_by_id(topic) else { return };
+            Arc::new(image.effective_config(topic))
+        };
+        for cell in self.cells_of(topic) {
+            let id = cell.id;
+            self.step(&cell, |slot, _, out| {
+                slot.log.set_config(log_config(&config, id.partition));
+                slot.config = Arc::clone(&config);
+                slot.partition.configured(config.min_insync_replicas, config.durability, out);
+            });
+        }
+    }
+
+    /// Deletes the records below `before` (`None`: below the high watermark). Returns the new log
+    /// start offset, which is durable then.
+    ///
+    /// # Errors
+    /// [`DeleteRecordsRefusal`].
+    pub fn delete_records(
+        &self,
+        id: TopicPartition,
+        before: Option<Offset>,
+    ) -> Result<Offset, DeleteRecordsRefusal> {
+        let cell = self.cell(id).ok_or(DeleteRecordsRefusal::NotLeader)?;
+        self.step(&cell, |slot, _, out| {
+            if slot.closed {
+                return Err(DeleteRecordsRefusal::NotLeader);
+            }
+            let high_watermark = slot.partition.leader().high_watermark();
+            let asked = before.unwrap_or(high_watermark);
+            if high_watermark < asked {
+                return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });
+            }
+            if slot.log.log_start_offset() < asked {
+                slot.log.start_moves_to(asked)?;
+                slot.partition.log_start_moved(asked, out);
+            }
+            Ok(slot.log.log_start_offset())
+        })
+    }
+
+    /// Bytes that a partition's log takes on disk.
+    pub fn size_bytes(&self, id: TopicPartition) -> Option<u64> {
+        let cell = self.cell(id)?;
+        let slot = cell.lock();
+        Some(slot.log.size_bytes())
+    }
+}

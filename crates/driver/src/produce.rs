@@ -1,0 +1,107 @@
+//! A producer's batch on its way into a log.
+
+use towpath_broker::Output;
+use towpath_log::disk::Disk;
+use towpath_model::{Now, Offset, Timestamp, Token, TopicPartition};
+use towpath_records::{BatchHeader, TimestampType, Validated};
+use towpath_replication::{Acks, Admission, ProduceRefusal};
+
+use crate::driver::Inner;
+use crate::world::{Clock, Net};
+
+/// A batch that was appended, or had been before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Produced {
+    /// Offset of its first record.
+    pub base_offset: Offset,
+    /// First offset after it.
+    pub end_offset: Offset,
+    /// The broker's time, where the topic stamps records with it.
+    pub append_time: Option<Timestamp>,
+    /// Where the partition starts.
+    pub log_start_offset: Offset,
+    /// It had been appended before: the producer repeated it.
+    pub is_duplicate: bool,
+    /// The acknowledgement must wait: it is delivered to the token.
+    pub is_pending: bool,
+}
+
+/// Why a batch was not appended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProduceFailure {
+    /// This broker does not lead the partition.
+    #[error("this broker does not lead the partition")]
+    NotLeader,
+    /// The replication core refuses.
+    #[error(transparent)]
+    Refused(#[from] ProduceRefusal),
+    /// The disk does. Nothing was appended.
+    #[error("the data directory cannot take the batch: {0}")]
+    Storage(String),
+}
+
+impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+    /// Appends one batch that was validated. Its place, its leadership and the broker's timestamps
+    /// are set in `batch` here, under the partition's lock.
+    ///
+    /// When the answer says `is_pending`, `token` hears when `acks` is fulfilled.
+    ///
+    /// # Errors
+    /// [`ProduceFailure`]; the batch is then not in the log.
+    pub fn produce(
+        &self,
+        id: TopicPartition,
+        batch: &mut [u8],
+        validated: &Validated,
+        acks: Acks,
+        token: Token,
+    ) -> Result<Produced, ProduceFailure> {
+        let cell = self.cell(id).ok_or(ProduceFailure::NotLeader)?;
+        self.step(&cell, |slot, now, out| {
+            if slot.closed {
+                return Err(ProduceFailure::NotLeader);
+            }
+            let admission = slot.partition.produce(now, &validated.header, acks)?;
+            let is_duplicate = matches!(admission, Admission::Duplicate { .. });
+            let (base_offset, end_offset, append_time) = match admission {
+                Admission::Duplicate { base_offset, end_offset, append_time } => {
+                    (base_offset, end_offset, Some(append_time))
+                }
+                Admission::Append { base_offset, leader_epoch } => {
+                    validated.stamp(batch, base_offset, leader_epoch);
+                    let header = BatchHeader::parse(batch)
+                        .map_err(|error| ProduceFailure::Storage(error.to_string()))?;
+                    self.append(slot, &header, batch, now, out)?;
+                    self.want_sync(&cell, slot);
+                    let stamped = header.timestamp_type() == TimestampType::LogAppendTime;
+                    (base_offset, header.next_offset(), stamped.then(|| header.max_timestamp()))
+                }
+            };
+            let condition = slot.partition.acknowledgement(acks, end_offset);
+            let is_pending = condition.is_some_and(|wanted| !slot.partition.watch(token, wanted));
+            let log_start_offset = slot.partition.leader().log_start_offset();
+            Ok(Produced {
+                base_offset,
+                end_offset,
+                append_time,
+                log_start_offset,
+                is_duplicate,
+                is_pending,
+            })
+        })
+    }
+
+    fn append(
+        &self,
+        slot: &mut crate::cell::Slot<D>,
+        header: &BatchHeader,
+        batch: &[u8],
+        now: Now,
+        out: &mut Vec<Output>,
+    ) -> Result<(), ProduceFailure> {
+        let appended = slot.log.append(batch, header, now);
+        appended.map_err(|error| ProduceFailure::Storage(error.to_string()))?;
+        slot.partition.appended(now, header, out);
+        Ok(())
+    }
+}

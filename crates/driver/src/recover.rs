@@ -1,0 +1,167 @@
+//! From a log to the state it had: producers, epochs, and whatever is folded from its records.
+
+use towpath_broker::{Host, OFFSETS_TOPIC, PUBLISHERS_TOPIC, Partition, State};
+use towpath_coordinator::groups::Groups;
+use towpath_coordinator::publishers::Publishers;
+use towpath_log::disk::Disk;
+use towpath_log::{Log, LogError};
+use towpath_metadata::PartitionState;
+use towpath_model::properties::{BrokerConfig, TopicConfig};
+use towpath_model::{
+    BrokerId, FoldError, FoldRecord, LeaderEpoch, Now, Offset, StateMachine, TopicName,
+    TopicPartition,
+};
+use towpath_records::{Scratch, records};
+use towpath_replication::{EpochHistory, Leader, LeaderStart, Producers};
+
+use crate::config::{groups_config, publishers_config};
+
+/// Why a log's state cannot be rebuilt.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The log itself.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A record that this version cannot read.
+    #[error("the record at offset {offset}: {source}")]
+    Record {
+        /// Where.
+        offset: Offset,
+        /// What is wrong.
+        source: FoldError,
+    },
+}
+
+/// Most bytes that the records of one of our own batches may have.
+const STATE_BATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Folds every record of `log` into `machine`.
+pub(crate) fn replay<M: StateMachine, D: Disk>(
+    mut machine: M,
+    log: &Log<D>,
+) -> Result<M, RecoverError> {
+    let mut scratch = Scratch::default();
+    for batch in log.batches(log.log_start_offset(), log.log_end_offset()) {
+        let (header, bytes) = batch?;
+        let unreadable = |offset, text: String| RecoverError::Record { offset, source: FoldError(text) };
+        let iter = records(&bytes, STATE_BATCH_BYTES_MAX, &mut scratch)
+            .map_err(|error| unreadable(header.base_offset(), error.to_string()))?;
+        for record in iter {
+            let record =
+                record.map_err(|error| unreadable(header.base_offset(), error.to_string()))?;
+            let offset = header.offset_of(record.offset_delta);
+            let Some(key) = record.key else { continue };
+            let decoded = M::Record::decode(key, record.value)
+                .map_err(|source| RecoverError::Record { offset, source })?;
+            if let Some(record) = decoded {
+                machine.apply(&record);
+            }
+        }
+    }
+    Ok(machine)
+}
+
+/// The state that a topic's records are folded into, by the topic's name.
+pub(crate) fn state_of_topic<D: Disk>(
+    name: &TopicName,
+    broker: &BrokerConfig,
+    log: &Log<D>,
+) -> Result<State, RecoverError> {
+    match name.as_str() {
+        OFFSETS_TOPIC => {
+            let machine = replay(Groups::new(groups_config(broker)), log)?;
+            Ok(State::Groups(Box::new(Host::new(machine))))
+        }
+        PUBLISHERS_TOPIC => {
+            let machine = replay(Publishers::new(publishers_config()), log)?;
+            Ok(State::Publishers(Box::new(Host::new(machine))))
+        }
+        _ => Ok(State::None),
+    }
+}
+
+/// Begins to lead a recovered log. Everything in it is durable: recovery has synced it.
+pub(crate) fn lead<D: Disk>(
+    id: TopicPartition,
+    me: BrokerId,
+    leadership: &PartitionState,
+    config: &TopicConfig,
+    state: State,
+    log: &Log<D>,
+    now: Now,
+) -> Result<Partition, RecoverError> {
+    let (producers, epochs) = producers_and_epochs(log, now)?;
+    let leader = Leader::new(LeaderStart {
+        me,
+        leader_epoch: leadership.leader_epoch,
+        replicas: leadership.replicas.clone(),
+        in_sync: leadership.in_sync.iter().copied().collect(),
+        min_insync_replicas: config.min_insync_replicas,
+        durability: config.durability,
+        log_start_offset: log.log_start_offset(),
+        log_end_offset: log.log_end_offset(),
+        durable_offset: log.durable_offset(),
+        producers,
+        epochs,
+    });
+    Ok(Partition::new(id, leader, state))
+}
+
+fn producers_and_epochs<D: Disk>(
+    log: &Log<D>,
+    now: Now,
+) -> Result<(Producers, EpochHistory), RecoverError> {
+    let saved = log
+        .load_producers(log.log_end_offset())
+        .and_then(|(at, payload)| Some((at, decode_snapshot(&payload)?)));
+    let (from, (mut producers, mut epochs)) =
+        saved.unwrap_or_else(|| (log.log_start_offset(), Default::default()));
+    for header in log.headers(from) {
+        let header = header?;
+        producers.replay(now, &header);
+        epochs.enter(header.leader_epoch(), header.base_offset());
+    }
+    epochs.truncate_from_start(log.log_start_offset());
+    Ok((producers, epochs))
+}
+
+/// Version of the snapshot payload: producers, then the epoch history.
+const SNAPSHOT_VERSION: u8 = 1;
+
+/// Payload of a partition's snapshot file: `version u8, producers length u32, producers,
+/// entries u32, (epoch i32, start offset i64)*`, big endian.
+pub(crate) fn encode_snapshot(leader: &Leader) -> Vec<u8> {
+    let producers = leader.producers().encode();
+    let entries = leader.epochs().entries();
+    let mut payload = vec![SNAPSHOT_VERSION];
+    let length = u32::try_from(producers.len()).expect("producers per partition are bounded");
+    payload.extend_from_slice(&length.to_be_bytes());
+    payload.extend_from_slice(&producers);
+    let count = u32::try_from(entries.len()).expect("epochs are i32");
+    payload.extend_from_slice(&count.to_be_bytes());
+    for entry in entries {
+        payload.extend_from_slice(&entry.epoch.0.to_be_bytes());
+        payload.extend_from_slice(&entry.start.0.to_be_bytes());
+    }
+    payload
+}
+
+/// `None`: unreadable, so that the caller replays the log instead.
+fn decode_snapshot(payload: &[u8]) -> Option<(Producers, EpochHistory)> {
+    let (version, rest) = payload.split_first()?;
+    if *version != SNAPSHOT_VERSION {
+        return None;
+    }
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let (producers, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    let producers = Producers::decode(producers).ok()?;
+    let (count, mut rest) = rest.split_first_chunk::<4>()?;
+    let mut epochs = EpochHistory::default();
+    for _ in 0..u32::from_be_bytes(*count) {
+        let (epoch, tail) = rest.split_first_chunk::<4>()?;
+        let (start, tail) = tail.split_first_chunk::<8>()?;
+        epochs.enter(LeaderEpoch(i32::from_be_bytes(*epoch)), Offset(i64::from_be_bytes(*start)));
+        rest = tail;
+    }
+    rest.is_empty().then_some((producers, epochs))
+}

@@ -1,0 +1,89 @@
+//! Group commit: one round makes everything durable that waited when it began.
+//!
+//! No timer: while one round runs, the next one gathers. A round holds no partition's lock while
+//! the disk works; what is appended meanwhile belongs to the next round.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use towpath_broker::Outcome;
+use towpath_log::disk::Disk;
+
+use crate::cell::Cell;
+use crate::driver::Inner;
+use crate::world::{Clock, Net};
+
+/// What one round did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SyncReport {
+    /// Partitions that had something to make durable.
+    pub partitions: usize,
+    /// Partitions whose sync failed; they are closed.
+    pub failed: usize,
+}
+
+impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+    /// Whether a round would have work.
+    pub fn has_unsynced(&self) -> bool {
+        !self.unsynced.lock().expect("no panic holds the list").is_empty()
+    }
+
+    /// Makes durable whatever waits now. Called by one thread only.
+    pub fn sync_round(&self) -> SyncReport {
+        let waiting = std::mem::take(&mut *self.unsynced.lock().expect("no panic holds the list"));
+        self.make_durable(waiting)
+    }
+
+    /// Flushes relaxed partitions, which nobody waits for.
+    pub(crate) fn flush_relaxed(&self) -> SyncReport {
+        let waiting = std::mem::take(&mut *self.unflushed.lock().expect("no panic holds the list"));
+        self.make_durable(waiting)
+    }
+
+    fn make_durable(&self, waiting: Vec<Arc<Cell<D>>>) -> SyncReport {
+        let mut cells = BTreeMap::new();
+        let mut round = Vec::with_capacity(waiting.len());
+        for cell in waiting {
+            let mut slot = cell.lock();
+            slot.awaits_sync = false;
+            let dirty = if slot.closed { None } else { slot.log.take_dirty() };
+            drop(slot);
+            if let Some(dirty) = dirty {
+                round.push(dirty);
+                cells.insert(cell.id, cell);
+            }
+        }
+        let mut report = SyncReport { partitions: round.len(), failed: 0 };
+        if round.is_empty() {
+            return report;
+        }
+        for committed in self.directory.commit(round) {
+            let cell = cells.get(&committed.partition()).expect("a commit answers what was asked");
+            match committed.result() {
+                Ok(()) => self.step(cell, |slot, _, out| {
+                    if !slot.closed {
+                        slot.log.committed(&committed);
+                        let durable_offset = slot.log.durable_offset();
+                        slot.partition.synced(durable_offset, out);
+                    }
+                }),
+                Err(error) => {
+                    tracing::error!(partition = %cell.id, topic = %cell.topic, %error,
+                        "sync failed: the partition stops taking writes");
+                    report.failed += 1;
+                    self.close(cell, Outcome::StorageFailed);
+                }
+            }
+        }
+        report
+    }
+
+    /// Stops leading a partition; who waits for it is told why.
+    pub(crate) fn close(&self, cell: &Arc<Cell<D>>, outcome: Outcome) {
+        self.step(cell, |slot, _, out| {
+            slot.closed = true;
+            slot.partition.resign(outcome, out);
+        });
+        self.schedule(cell.id, None);
+    }
+}

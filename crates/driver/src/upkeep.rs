@@ -1,0 +1,105 @@
+//! What must happen although nobody asks: deadlines, rolls, retention, flushes, snapshots.
+
+use std::sync::Arc;
+
+use towpath_log::disk::Disk;
+use towpath_model::{Now, Time};
+
+use crate::cell::{Cell, Slot};
+use crate::config::retention;
+use crate::driver::Inner;
+use crate::open::place_of;
+use crate::recover::encode_snapshot;
+use crate::world::{Clock, Net};
+
+/// A snapshot saves re-reading at the next start; one per this many appended bytes is plenty.
+const SNAPSHOT_EVERY_BYTES: u64 = 64 * 1024 * 1024;
+
+impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+    /// When [`Inner::expire_due`] has something to do.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.lock().expect("no panic holds the deadlines").values().min().copied()
+    }
+
+    /// Lets time act on every state whose deadline has passed.
+    pub fn expire_due(&self) {
+        let now = self.clock.now().time;
+        let due: Vec<_> = {
+            let deadlines = self.deadlines.lock().expect("no panic holds the deadlines");
+            deadlines.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect()
+        };
+        for id in due {
+            let cell = if id == self.metadata.id { Some(Arc::clone(&self.metadata)) } else { self.cell(id) };
+            match cell {
+                Some(cell) => self.step(&cell, |slot, now, out| slot.partition.expire(now, out)),
+                None => self.schedule(id, None),
+            }
+        }
+    }
+
+    /// Rolls and retires segments, flushes relaxed partitions, forgets idle producers, removes
+    /// deleted topics from disk. To be called about once a second.
+    pub fn upkeep(&self) {
+        self.remove_doomed();
+        self.flush_relaxed();
+        let now = self.clock.now();
+        for cell in self.cells() {
+            self.keep_up(&cell, now);
+        }
+    }
+
+    fn remove_doomed(&self) {
+        let doomed = std::mem::take(&mut *self.doomed.lock().expect("no panic holds the list"));
+        for cell in doomed {
+            if let Err(error) = self.directory.delete_log(place_of(cell.id, &cell.topic)) {
+                tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
+                    "a deleted topic's files could not be removed; the next start tries again");
+            }
+        }
+    }
+
+    fn keep_up(&self, cell: &Arc<Cell<D>>, now: Now) {
+        let idle = self.image().broker_config().producer_idle_max;
+        self.step(cell, |slot, _, out| {
+            if slot.closed {
+                return;
+            }
+            slot.partition.expire_producers(now, idle);
+            if let Err(error) = retire(slot, now, out) {
+                tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
+                    "expired records could not be removed; tried again in a moment");
+            }
+            if SNAPSHOT_EVERY_BYTES <= slot.log.bytes_since_snapshot() {
+                snapshot(slot);
+            }
+        });
+    }
+
+    pub(crate) fn save_snapshot(&self, cell: &Arc<Cell<D>>) {
+        snapshot(&mut cell.lock());
+    }
+}
+
+fn snapshot<D: Disk>(slot: &mut Slot<D>) {
+    let leader = slot.partition.leader();
+    let at = leader.log_end_offset();
+    let payload = encode_snapshot(leader);
+    if let Err(error) = slot.log.save_producers(at, &payload) {
+        tracing::warn!(%error, "a snapshot of producers could not be written; the log has it all");
+    }
+}
+
+fn retire<D: Disk>(
+    slot: &mut Slot<D>,
+    now: Now,
+    out: &mut Vec<towpath_broker::Output>,
+) -> Result<(), towpath_log::LogError> {
+    slot.log.roll_if_due(now)?;
+    let Some(retention) = retention(&slot.config) else { return Ok(()) };
+    let limit = slot.partition.leader().high_watermark();
+    if let Some(start) = slot.log.expired(now.wall, &retention, limit) {
+        slot.log.start_moves_to(start)?;
+        slot.partition.log_start_moved(start, out);
+    }
+    Ok(())
+}

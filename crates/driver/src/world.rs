@@ -1,0 +1,40 @@
+//! The world as the driver sees it, next to the disk: a clock, and somebody to tell.
+
+use towpath_broker::Outcome;
+use towpath_coordinator::{groups, publishers};
+use towpath_metadata as metadata;
+use towpath_model::{Now, Time, Token};
+
+/// Time, and when to be called again.
+pub trait Clock: Send + Sync + 'static {
+    /// Both clocks, read now.
+    fn now(&self) -> Now;
+
+    /// Something waits for [`crate::Driver::sync_round`]. May be called often; one round serves
+    /// all calls before it.
+    fn sync_wanted(&self);
+
+    /// [`crate::Driver::expire_due`] has work at `deadline`. Only the earliest matters.
+    fn wake_at(&self, deadline: Time);
+}
+
+/// Where answers go.
+pub trait Net: Send + Sync + 'static {
+    /// The answer that `token` waits for. A token nobody knows any more is dropped in silence:
+    /// its client went away.
+    fn deliver(&self, token: Token, delivery: Delivery);
+}
+
+/// An answer.
+#[derive(Debug)]
+pub enum Delivery {
+    /// A wait for an offset ended; also tells the asker of a state machine that no answer will
+    /// come, and why.
+    Wait(Outcome),
+    /// From the metadata.
+    Metadata(metadata::Reply),
+    /// From a group.
+    Groups(groups::Reply),
+    /// From the publishers' state.
+    Publishers(publishers::Reply),
+}

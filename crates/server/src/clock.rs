@@ -1,0 +1,91 @@
+//! The system's clocks, and the two bells that the driver rings.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use towpath_driver::Clock;
+use towpath_model::{Now, Time, Timestamp};
+
+/// Clocks of this machine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    start: Instant,
+    bells: Arc<Bells>,
+}
+
+#[derive(Debug, Default)]
+struct Bells {
+    sync: Bell,
+    deadline: Bell,
+}
+
+/// A thread waits for it; ringing before the wait counts.
+#[derive(Debug, Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        let mut rung = self.rung.lock().expect("a bell's holder does not panic");
+        if !std::mem::replace(&mut *rung, true) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until it has been rung, at most `limit`.
+    fn wait(&self, limit: Option<Duration>) {
+        let rung = self.rung.lock().expect("a bell's holder does not panic");
+        let mut rung = match limit {
+            None => self.changed.wait_while(rung, |rung| !*rung).expect("a bell's holder does not panic"),
+            Some(limit) => {
+                let waited = self.changed.wait_timeout_while(rung, limit, |rung| !*rung);
+                waited.expect("a bell's holder does not panic").0
+            }
+        };
+        *rung = false;
+    }
+}
+
+impl SystemClock {
+    /// Starts the monotonic clock.
+    #[must_use]
+    pub fn start() -> Self {
+        SystemClock { start: Instant::now(), bells: Arc::default() }
+    }
+
+    /// Blocks the sync thread until a round is wanted.
+    pub(crate) fn wait_for_sync(&self) {
+        self.bells.sync.wait(None);
+    }
+
+    /// Blocks the timer thread until a deadline has changed, at most `limit`.
+    pub(crate) fn wait_for_deadline(&self, limit: Duration) {
+        self.bells.deadline.wait(Some(limit));
+    }
+
+    /// Wakes both threads, so that they see that they should end.
+    pub(crate) fn ring_all(&self) {
+        self.bells.sync.ring();
+        self.bells.deadline.ring();
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Now {
+        let elapsed = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // Before 1970 the wall clock is wrong anyway; 0 keeps timestamps legal.
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX);
+        Now { time: Time(elapsed), wall: Timestamp(wall) }
+    }
+
+    fn sync_wanted(&self) {
+        self.bells.sync.ring();
+    }
+
+    fn wake_at(&self, _deadline: Time) {
+        self.bells.deadline.ring();
+    }
+}

@@ -1,0 +1,239 @@
+//! One Kafka connection: frames in, answers out, in the order of the requests.
+//!
+//! Everything happens in the connection's own task: it reads what is there, decodes every complete
+//! frame, lets each handler do its part at once (an append happens here and now), and awaits the
+//! answers concurrently. What a stranger sends costs only this task, which lives until the peer
+//! hangs up, breaks a rule or a bound, or the listener stops.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use crate::disk::SystemDisk;
+use crate::first_bytes::Stranger;
+use crate::kafka::{self, Answer, Answered, Peer};
+use crate::limits::Charge;
+use crate::node::Node;
+use crate::outgoing::{Outgoing, send};
+
+pub(crate) type File = <SystemDisk as towpath_driver::Disk>::File;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("the peer {}", .0.advice())]
+    Stranger(Stranger),
+    #[error("a frame of {length} bytes; the most is {max} (socket.request.max.bytes)")]
+    FrameTooLarge { length: i32, max: usize },
+    #[error("no request for {0:?} (connections.max.idle.ms)")]
+    Idle(std::time::Duration),
+    #[error("a request did not arrive within {0:?}")]
+    Slow(std::time::Duration),
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Bytes that a read makes room for, and that are charged at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Answers gathered before they are written although more are ready.
+const GATHER_MAX: usize = 64;
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(node: Arc<Node>, mut socket: TcpStream, peer: SocketAddr) {
+    let Ok(local) = socket.local_addr() else { return };
+    // Answers are gathered here; waiting for more bytes in the kernel would only add latency.
+    let _ = socket.set_nodelay(true);
+    let mut connection = Connection {
+        peer: Peer::new(peer, local),
+        input: BytesMut::new(),
+        charge: Charge::default(),
+        under_way: UnderWay::default(),
+        output: Vec::new(),
+        heard: false,
+        node,
+    };
+    match connection.run(&mut socket).await {
+        Ok(()) => {}
+        Err(Ended::Io(error)) => tracing::debug!(%peer, %error, "connection ended"),
+        Err(Ended::Idle(limit)) => tracing::debug!(%peer, ?limit, "idle connection closed"),
+        Err(ended) => {
+            connection.node.metrics().connections_refused.inc();
+            tracing::warn!(%peer, "kafka connection closed: {ended}");
+            if let Ended::Stranger(stranger) = &ended {
+                // A courtesy: whether it arrives does not matter.
+                let _ = socket.try_write(stranger.answer());
+            }
+        }
+    }
+}
+
+struct Connection {
+    node: Arc<Node>,
+    peer: Peer,
+    input: BytesMut,
+    /// What the bytes in `input` are charged with.
+    charge: Charge,
+    under_way: UnderWay,
+    output: Vec<Outgoing<File>>,
+    /// A whole request has arrived before.
+    heard: bool,
+}
+
+impl Connection {
+    async fn run(&mut self, socket: &mut TcpStream) -> Result<(), Ended> {
+        let limits = self.node.limits().clone();
+        let mut since = Instant::now();
+        loop {
+            while self.under_way.len() < limits.in_flight_max {
+                let Some(frame) = self.next_frame()? else { break };
+                self.heard = true;
+                since = Instant::now();
+                let charge = std::mem::take(&mut self.charge);
+                let answer = kafka::handle(&self.node, &mut self.peer, frame);
+                self.under_way.push(answer, charge);
+            }
+            self.gather_ready().await?;
+            if !self.output.is_empty() {
+                let sent = send(socket, &mut self.output, limits.write_stall_max).await?;
+                self.node.metrics().bytes_out.inc_by(sent as u64);
+                continue;
+            }
+            let may_read = self.under_way.len() < limits.in_flight_max;
+            let begun = !self.input.is_empty();
+            let needed = self.needed();
+            if may_read {
+                let room = self.input.len() + READ_BYTES.min(needed.max(READ_BYTES));
+                self.node.ledger().cover(&mut self.charge, room).await;
+                self.input.reserve(READ_BYTES);
+            }
+            let patience = if begun { limits.arrival_max(needed) } else { limits.idle_max };
+            tokio::select! {
+                biased;
+                answered = self.under_way.next(), if !self.under_way.is_empty() => {
+                    self.take(answered)?;
+                }
+                read = timeout_at(since + patience, socket.read_buf(&mut self.input)),
+                    if may_read =>
+                {
+                    match read {
+                        Err(_) if !self.under_way.is_empty() => since = Instant::now(),
+                        Err(_) if begun => return Err(Ended::Slow(patience)),
+                        Err(_) => return Err(Ended::Idle(patience)),
+                        Ok(Ok(0)) => return Ok(()),
+                        Ok(Ok(read)) => {
+                            if !begun { since = Instant::now(); }
+                            self.node.metrics().bytes_in.inc_by(read as u64);
+                        }
+                        Ok(Err(error)) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes of the frame that has begun to arrive.
+    fn needed(&self) -> usize {
+        match self.input.first_chunk::<4>() {
+            Some(prefix) => 4 + usize::try_from(i32::from_be_bytes(*prefix)).unwrap_or(0),
+            None => 4,
+        }
+    }
+
+    /// Takes a complete frame off the input, without its length.
+    fn next_frame(&mut self) -> Result<Option<BytesMut>, Ended> {
+        let Some(prefix) = self.input.first_chunk::<4>() else { return Ok(None) };
+        let length = i32::from_be_bytes(*prefix);
+        let max = self.node.limits().frame_bytes_max;
+        let bytes = match usize::try_from(length) {
+            Ok(bytes) if bytes <= max => bytes,
+            _ if !self.heard => return Err(Ended::Stranger(Stranger::of(&self.input))),
+            _ => return Err(Ended::FrameTooLarge { length, max }),
+        };
+        if self.input.len() < 4 + bytes {
+            return Ok(None);
+        }
+        self.input.advance(4);
+        Ok(Some(self.input.split_to(bytes)))
+    }
+
+    /// Takes every answer that is ready, in order.
+    async fn gather_ready(&mut self) -> Result<(), Ended> {
+        while self.output.len() < GATHER_MAX && !self.under_way.is_empty() {
+            let Some(answered) = self.under_way.ready().await else { break };
+            self.take(answered)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, answered: Answered) -> Result<(), Ended> {
+        match answered {
+            Answered::Frame(outgoing) => self.output.push(outgoing),
+            Answered::Nothing => {}
+            Answered::Close(why) => return Err(Ended::Refused(why)),
+        }
+        Ok(())
+    }
+}
+
+/// Requests that have been carried out or begun, and whose answers are still to come.
+#[derive(Default)]
+struct UnderWay {
+    answers: VecDeque<(Answer, Charge)>,
+}
+
+impl UnderWay {
+    fn push(&mut self, answer: Answer, charge: Charge) {
+        self.answers.push_back((answer, charge));
+    }
+
+    fn len(&self) -> usize {
+        self.answers.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// The oldest answer. The younger ones make progress meanwhile.
+    async fn next(&mut self) -> Answered {
+        std::future::poll_fn(|context| self.poll(context)).await
+    }
+
+    /// The oldest answer if it is there already.
+    async fn ready(&mut self) -> Option<Answered> {
+        std::future::poll_fn(|context| match self.poll(context) {
+            Poll::Ready(answered) => Poll::Ready(Some(answered)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answered> {
+        let Some((oldest, _)) = self.answers.front_mut() else { return Poll::Pending };
+        let answered = match oldest {
+            Answer::Now(_) => self.answers.pop_front().map(|(answer, _)| answer),
+            Answer::Later(future) => match Pin::new(future).poll(context) {
+                Poll::Ready(answered) => {
+                    self.answers.pop_front();
+                    return Poll::Ready(answered);
+                }
+                Poll::Pending => None,
+            },
+        };
+        match answered {
+            Some(Answer::Now(answered)) => Poll::Ready(answered),
+            _ => Poll::Pending,
+        }
+    }
+}

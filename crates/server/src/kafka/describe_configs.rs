@@ -1,0 +1,82 @@
+//! DescribeConfigs: properties of topics, brokers and groups, with where each value comes from.
+
+use towpath_metadata::{ConfigEntry, Refusal, Resource, ResourceKind};
+use towpath_protocol::messages::{
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
+    DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+
+use super::{Handled, Incoming, errors};
+use crate::node::Node;
+
+pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
+    let request: DescribeConfigsRequest<'_> = incoming.decode()?;
+    let described: Vec<_> = request
+        .resources
+        .iter()
+        .map(|asked| {
+            let described = describe(node, asked);
+            let message = match &described {
+                Ok(_) => String::new(),
+                Err(refusal) => errors::describe_message(refusal),
+            };
+            (asked, described, message)
+        })
+        .collect();
+    let results = described.iter().map(|(asked, described, message)| DescribeConfigsResult {
+        error_code: described.as_ref().err().map_or(0, |r| errors::of_metadata_refusal(r).into()),
+        error_message: Some(message),
+        resource_type: asked.resource_type,
+        resource_name: asked.resource_name,
+        configs: described
+            .as_ref()
+            .map_or_else(|_| Vec::new(), |entries| to_wire(entries, &request)),
+    });
+    incoming.answer(&DescribeConfigsResponse { results: results.collect(), ..Default::default() })
+}
+
+fn describe(
+    node: &Node,
+    asked: &DescribeConfigsResource<'_>,
+) -> Result<Vec<ConfigEntry>, Refusal> {
+    let resource = Resource {
+        kind: ResourceKind::from_wire(asked.resource_type),
+        name: asked.resource_name.to_owned(),
+    };
+    let mut entries =
+        node.driver().image().describe(&resource)?;
+    // An empty list of keys asks for all of them, as null does.
+    if let Some(keys) = asked.configuration_keys.as_ref().filter(|keys| !keys.is_empty()) {
+        entries.retain(|entry| keys.contains(&entry.name()));
+    }
+    Ok(entries)
+}
+
+fn to_wire<'a>(
+    entries: &'a [ConfigEntry],
+    request: &DescribeConfigsRequest<'_>,
+) -> Vec<DescribeConfigsResourceResult<'a>> {
+    let to_result = |entry: &'a ConfigEntry| DescribeConfigsResourceResult {
+        name: entry.name(),
+        value: entry.value.as_deref(),
+        read_only: entry.read_only,
+        config_source: entry.source.wire_id(),
+        is_sensitive: entry.is_sensitive(),
+        synonyms: if request.include_synonyms {
+            entry
+                .synonyms
+                .iter()
+                .map(|synonym| DescribeConfigsSynonym {
+                    name: synonym.name,
+                    value: Some(&synonym.value),
+                    source: synonym.source.wire_id(),
+                })
+                .collect()
+        } else {
+            Vec::new()
+        },
+        config_type: entry.kind().wire_id(),
+        documentation: Some(entry.documentation).filter(|_| request.include_documentation),
+    };
+    entries.iter().map(to_result).collect()
+}

@@ -1,0 +1,301 @@
+//! Fetch: record batches out of partitions, as they are stored, straight from their files.
+//!
+//! A fetch that finds fewer bytes than the client wants is parked on every partition it reads,
+//! with the same watches that acknowledgements use, and read anew when one of them fires.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use towpath_driver::{Condition, FetchRefusal, Position, ReadLimits};
+use towpath_model::{LeaderEpoch, Offset, PartitionIndex, TopicPartition};
+use towpath_protocol::messages::{
+    FetchPartition, FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData,
+};
+use towpath_protocol::{Blob, ErrorCode};
+
+use super::fetch_sessions::{Ask, Plan, Session, Told, TopicKey};
+use super::{Handled, Incoming, Unanswerable, errors, topic_id, wire_id};
+use crate::connection::File;
+use crate::node::Node;
+use crate::outgoing::Region;
+
+/// From this version on topics are named by id (KIP-516).
+const IDS_SINCE: i16 = 13;
+
+/// Most bytes of one answer, whatever the client asks for (`fetch.max.bytes`).
+const ANSWER_BYTES_MAX: i32 = 55 * 1024 * 1024;
+
+/// The request, owned, so that it can be read again after a wait.
+struct Wants {
+    version: i16,
+    max_wait: Duration,
+    min_bytes: usize,
+    max_bytes: i32,
+    stable_only: bool,
+    session_id: i32,
+    session_epoch: i32,
+    partitions: Vec<(TopicKey, FetchPartition)>,
+    forgotten: Vec<(TopicKey, i32)>,
+}
+
+/// What was found in one partition.
+struct Found {
+    topic: TopicKey,
+    partition: i32,
+    id: Option<TopicPartition>,
+    error: ErrorCode,
+    position: Option<Position>,
+    slice: Option<(Region<File>, usize)>,
+}
+
+pub(super) async fn handle(node: &Node, incoming: Incoming) -> Handled {
+    let mut wants = read(&incoming)?;
+    let ask = Ask {
+        id: wants.session_id,
+        epoch: wants.session_epoch,
+        uses_ids: IDS_SINCE <= wants.version,
+        partitions: &wants.partitions,
+        forgotten: &wants.forgotten,
+    };
+    let (session_id, session, is_incremental) = match node.sessions().plan(&ask) {
+        Plan::Refused(error) => {
+            let refused = FetchResponse { error_code: error.into(), ..Default::default() };
+            return incoming.answer(&refused);
+        }
+        Plan::Sessionless => (0, None, false),
+        Plan::Full { id, session } => (id, Some(session), false),
+        Plan::Incremental { id, session } => (id, Some(session), true),
+    };
+    if let Some(session) = &session {
+        let session = session.lock().expect("no panic holds a session");
+        let remembered = session.partitions.iter();
+        wants.partitions = remembered.map(|(topic, r)| (topic.clone(), r.wanted.clone())).collect();
+    }
+    let found = wait_for_bytes(node, &wants).await;
+    answer(node, &incoming, session_id, session.as_ref(), is_incremental, found)
+}
+
+fn read(incoming: &Incoming) -> Result<Wants, Unanswerable> {
+    let request: FetchRequest<'_> = incoming.decode()?;
+    let mut partitions: Vec<(TopicKey, FetchPartition)> = Vec::new();
+    for topic in &request.topics {
+        let key = TopicKey { name: topic.topic.to_owned(), id: topic_id(topic.topic_id) };
+        for partition in &topic.partitions {
+            // As in Kafka, the last position asked for a partition wins.
+            let same = partitions
+                .iter_mut()
+                .find(|(k, p)| p.partition == partition.partition && *k == key);
+            match same {
+                Some((_, wanted)) => *wanted = partition.clone(),
+                None => partitions.push((key.clone(), partition.clone())),
+            }
+        }
+    }
+    let mut forgotten = Vec::new();
+    for topic in &request.forgotten_topics_data {
+        let key = TopicKey { name: topic.topic.to_owned(), id: topic_id(topic.topic_id) };
+        forgotten.extend(topic.partitions.iter().map(|partition| (key.clone(), *partition)));
+    }
+    let max_bytes = request.max_bytes.min(ANSWER_BYTES_MAX);
+    let has_session = 7 <= incoming.version;
+    Ok(Wants {
+        version: incoming.version,
+        max_wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
+        min_bytes: usize::try_from(request.min_bytes.min(max_bytes)).unwrap_or(0),
+        max_bytes,
+        stable_only: request.isolation_level == 1,
+        session_id: if has_session { request.session_id } else { 0 },
+        session_epoch: if has_session { request.session_epoch } else { -1 },
+        partitions,
+        forgotten,
+    })
+}
+
+async fn wait_for_bytes(node: &Node, wants: &Wants) -> Vec<Found> {
+    let deadline = Instant::now() + wants.max_wait;
+    loop {
+        let found = find(node, wants);
+        let bytes: usize = found.iter().filter_map(|f| f.slice.as_ref()).map(|(_, len)| len).sum();
+        let has_error = found.iter().any(|f| f.error != ErrorCode::None);
+        if wants.min_bytes <= bytes || has_error || found.is_empty() || wants.max_wait.is_zero() {
+            return found;
+        }
+        if !park(node, &found, deadline).await {
+            return find(node, wants);
+        }
+    }
+}
+
+/// Waits until one of the partitions has more committed records. `false`: the time is up.
+async fn park(node: &Node, found: &[Found], deadline: Instant) -> bool {
+    let mut wait = node.wait();
+    let token = wait.token();
+    let mut watched: Vec<(TopicPartition, Condition)> = Vec::with_capacity(found.len());
+    let mut has_news = false;
+    for (id, position) in found.iter().filter_map(|f| f.id.zip(f.position)) {
+        let condition = Condition::HighWatermark(position.high_watermark.next());
+        if node.driver().watch(id, token, condition) {
+            has_news = true;
+            break;
+        }
+        watched.push((id, condition));
+    }
+    if !has_news {
+        has_news = tokio::time::timeout_at(deadline, wait.answer()).await.is_ok();
+    }
+    for (id, condition) in watched {
+        node.driver().unwatch(id, token, condition);
+    }
+    has_news
+}
+
+fn find(node: &Node, wants: &Wants) -> Vec<Found> {
+    let mut left = i64::from(wants.max_bytes);
+    let mut is_empty_so_far = true;
+    let mut all = Vec::with_capacity(wants.partitions.len());
+    for (topic, wanted) in &wants.partitions {
+        let found = find_one(node, wants, topic, wanted, left, is_empty_so_far);
+        if let Some((_, len)) = &found.slice {
+            left -= i64::try_from(*len).unwrap_or(i64::MAX);
+            is_empty_so_far = false;
+        }
+        all.push(found);
+    }
+    all
+}
+
+fn find_one(
+    node: &Node,
+    wants: &Wants,
+    topic: &TopicKey,
+    wanted: &FetchPartition,
+    left: i64,
+    is_empty_so_far: bool,
+) -> Found {
+    let mut found = Found {
+        topic: topic.clone(),
+        partition: wanted.partition,
+        id: None,
+        error: ErrorCode::None,
+        position: None,
+        slice: None,
+    };
+    match resolve(node, wants.version, topic, wanted.partition) {
+        Ok(id) => found.id = Some(id),
+        Err(error) => {
+            found.error = error;
+            return found;
+        }
+    }
+    let id = found.id.expect("just resolved");
+    if wants.max_bytes < 0 || wanted.partition_max_bytes < 0 {
+        found.error = ErrorCode::UnknownServerError;
+        return found;
+    }
+    let epoch = Some(wanted.current_leader_epoch).filter(|epoch| 0 <= *epoch).map(LeaderEpoch);
+    let limit = i64::from(wanted.partition_max_bytes).min(left).max(0);
+    let limits = ReadLimits {
+        max_bytes: usize::try_from(limit).unwrap_or(usize::MAX),
+        at_least_one_batch: is_empty_so_far,
+    };
+    let from = Offset(wanted.fetch_offset);
+    match node.driver().read(id, epoch, from, wants.stable_only, limits) {
+        Ok(read) => {
+            found.position = Some(read.position);
+            found.slice = read.slice.filter(|slice| 0 < slice.len).map(|slice| {
+                (Region { file: slice.file, position: slice.position }, slice.len)
+            });
+        }
+        Err(refusal) => {
+            if let FetchRefusal::Corrupt(_) | FetchRefusal::Storage(_) = refusal {
+                tracing::error!(topic = %topic.name, partition = wanted.partition, %refusal,
+                    "cannot serve records");
+            }
+            found.error = errors::of_fetch_refusal(&refusal);
+        }
+    }
+    found
+}
+
+fn resolve(
+    node: &Node,
+    version: i16,
+    topic: &TopicKey,
+    partition: i32,
+) -> Result<TopicPartition, ErrorCode> {
+    let image = node.driver().image();
+    let found = if IDS_SINCE <= version {
+        image.topic_by_id(topic.id).ok_or(ErrorCode::UnknownTopicId)?
+    } else {
+        image.topic(&topic.name).ok_or(ErrorCode::UnknownTopicOrPartition)?
+    };
+    let exists = usize::try_from(partition).is_ok_and(|at| at < found.partitions.len());
+    let id = TopicPartition { topic: found.id, partition: PartitionIndex(partition) };
+    exists.then_some(id).ok_or(ErrorCode::UnknownTopicOrPartition)
+}
+
+fn answer(
+    node: &Node,
+    incoming: &Incoming,
+    session_id: i32,
+    session: Option<&Arc<Mutex<Session>>>,
+    is_incremental: bool,
+    found: Vec<Found>,
+) -> Handled {
+    let mut regions = Vec::new();
+    let mut listed: Vec<(TopicKey, Vec<PartitionData<'_>>)> = Vec::new();
+    let mut fetched = 0u64;
+    for one in found {
+        let told = told_of(&one);
+        let is_news = session.is_none_or(|session| {
+            let mut session = session.lock().expect("no panic holds a session");
+            session.tell(&one.topic, one.partition, told)
+        });
+        if is_incremental && !is_news {
+            continue;
+        }
+        let records = one.slice.map_or(Blob::Bytes(&[]), |(region, len)| {
+            let index = u32::try_from(regions.len()).expect("partitions of a request are bounded");
+            regions.push(region);
+            fetched += len as u64;
+            Blob::Region { index, len: u32::try_from(len).expect("an answer is below 2 GiB") }
+        });
+        let data = PartitionData {
+            partition_index: one.partition,
+            error_code: told.error,
+            high_watermark: told.high_watermark,
+            last_stable_offset: one.position.map_or(-1, |p| p.last_stable_offset.0),
+            log_start_offset: told.log_start_offset,
+            // Null in both isolation levels: there are no transactions, and a list for a
+            // read_uncommitted reader makes some clients drop records.
+            aborted_transactions: None,
+            records: Some(records),
+            ..Default::default()
+        };
+        match listed.iter_mut().find(|(topic, _)| *topic == one.topic) {
+            Some((_, partitions)) => partitions.push(data),
+            None => listed.push((one.topic, vec![data])),
+        }
+    }
+    node.metrics().record_bytes_fetched.inc_by(fetched);
+    let responses = listed
+        .iter_mut()
+        .map(|(topic, partitions)| FetchableTopicResponse {
+            topic: &topic.name,
+            topic_id: wire_id(topic.id),
+            partitions: std::mem::take(partitions),
+        })
+        .collect();
+    let response = FetchResponse { session_id, responses, ..Default::default() };
+    incoming.answer_with(&response, regions)
+}
+
+fn told_of(found: &Found) -> Told {
+    Told {
+        has_records: found.slice.is_some(),
+        high_watermark: found.position.map_or(-1, |p| p.high_watermark.0),
+        log_start_offset: found.position.map_or(-1, |p| p.log_start_offset.0),
+        error: found.error.into(),
+    }
+}

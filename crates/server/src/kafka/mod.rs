@@ -1,0 +1,242 @@
+//! The Kafka protocol: one file per API. Each decodes, asks the driver, and encodes; none decides.
+//!
+//! A handler begins at once, when its request has been read, so that appends keep the order of the
+//! requests; its answer waits its turn.
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use towpath_model::Uuid;
+use towpath_protocol::{
+    ApiKey, Decoder, Message, decode_request_header, encode_response,
+};
+
+use crate::connection::File;
+use crate::node::Node;
+use crate::outgoing::{Outgoing, Region};
+
+mod alter_configs;
+mod api_versions;
+mod create_partitions;
+mod create_topics;
+mod delete_groups;
+mod delete_records;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod describe_groups;
+mod describe_log_dirs;
+mod describe_producers;
+mod describe_topic_partitions;
+mod errors;
+mod fetch;
+mod fetch_sessions;
+mod find_coordinator;
+mod heartbeat;
+mod incremental_alter_configs;
+mod init_producer_id;
+mod join_group;
+mod leave_group;
+mod list_groups;
+mod list_offsets;
+mod metadata;
+mod offset_commit;
+mod offset_delete;
+mod offset_fetch;
+mod offset_for_leader_epoch;
+mod produce;
+mod sync_group;
+
+pub use fetch_sessions::FetchSessions;
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) remote: SocketAddr,
+    /// The address that the client dialled.
+    pub(crate) local: SocketAddr,
+}
+
+impl Peer {
+    pub(crate) fn new(remote: SocketAddr, local: SocketAddr) -> Self {
+        Peer { remote, local }
+    }
+
+    /// The client's address as Kafka shows it.
+    pub(crate) fn host(&self) -> String {
+        format!("/{}", canonical(self.remote.ip()))
+    }
+
+    /// Host and port under which this client reaches us: what it dialled, unless configured.
+    pub(crate) fn address_of(&self, node: &Node) -> (String, i32) {
+        match node.advertised() {
+            Some((host, port)) => (host.clone(), i32::from(*port)),
+            None => (canonical(self.local.ip()).to_string(), i32::from(self.local.port())),
+        }
+    }
+}
+
+fn canonical(ip: IpAddr) -> IpAddr {
+    ip.to_canonical()
+}
+
+/// What a handler leads to.
+pub(crate) enum Answered {
+    Frame(Outgoing<File>),
+    /// A produce request with `acks=0` has no answer.
+    Nothing,
+    /// The connection ends; the text says why.
+    Close(String),
+}
+
+/// An answer, there already or still to come.
+pub(crate) enum Answer {
+    Now(Answered),
+    Later(Pin<Box<dyn Future<Output = Answered> + Send>>),
+}
+
+/// A request that cannot be answered: the connection ends, as Kafka ends it.
+#[derive(Debug)]
+pub(crate) struct Unanswerable(String);
+
+impl<E: std::error::Error> From<E> for Unanswerable {
+    fn from(error: E) -> Self {
+        Unanswerable(error.to_string())
+    }
+}
+
+pub(crate) type Handled = Result<Answered, Unanswerable>;
+
+/// One request, as read from the socket.
+pub(crate) struct Incoming {
+    pub(crate) api_key: ApiKey,
+    pub(crate) version: i16,
+    pub(crate) correlation_id: i32,
+    pub(crate) client_id: Option<String>,
+    pub(crate) peer: Peer,
+    pub(crate) frame: BytesMut,
+    body: usize,
+}
+
+impl Incoming {
+    fn read(peer: &Peer, frame: BytesMut) -> Result<Incoming, Unanswerable> {
+        let (header, decoder) = decode_request_header(&frame)?;
+        let body = decoder.position();
+        let api_key = ApiKey::try_from(header.request_api_key)?;
+        let (version, correlation_id) = (header.request_api_version, header.correlation_id);
+        let client_id = header.client_id.map(str::to_owned);
+        let peer = peer.clone();
+        Ok(Incoming { api_key, version, correlation_id, client_id, peer, frame, body })
+    }
+
+    /// The message itself; it borrows from the frame. Kafka ignores what follows it, and so do we.
+    pub(crate) fn decode<'a, M: Message<'a>>(&'a self) -> Result<M, Unanswerable> {
+        let mut decoder = Decoder::new(&self.frame[self.body..]);
+        M::decode(self.version, &mut decoder).map_err(|e| self.malformed(&e))
+    }
+
+    fn malformed(&self, error: &dyn std::error::Error) -> Unanswerable {
+        let (name, version) = (self.api_key.name(), self.version);
+        Unanswerable(format!("malformed {name} request, version {version}: {error}"))
+    }
+
+    /// Encodes the answer.
+    pub(crate) fn answer<'m, M: Message<'m>>(&self, message: &M) -> Handled {
+        self.answer_with(message, Vec::new())
+    }
+
+    /// Encodes an answer with file regions.
+    pub(crate) fn answer_with<'m, M: Message<'m>>(
+        &self,
+        message: &M,
+        regions: Vec<Region<File>>,
+    ) -> Handled {
+        let frame = encode_response(self.api_key, self.version, self.correlation_id, message)?;
+        Ok(Answered::Frame(Outgoing { frame, regions }))
+    }
+}
+
+/// Begins to handle a frame.
+pub(crate) fn handle(node: &Arc<Node>, peer: &mut Peer, frame: BytesMut) -> Answer {
+    let incoming = match Incoming::read(peer, frame) {
+        Ok(incoming) => incoming,
+        Err(Unanswerable(why)) => return Answer::Now(Answered::Close(why)),
+    };
+    let (api_key, version) = (incoming.api_key, incoming.version);
+    node.metrics().requests.count(api_key);
+    if !api_key.versions().contains(&version) && api_key != ApiKey::ApiVersions {
+        let served = api_key.versions();
+        let (first, last) = (served.start(), served.end());
+        return Answer::Now(Answered::Close(format!(
+            "{} version {version} is not served (only {first} to {last})",
+            api_key.name(),
+        )));
+    }
+    let node = Arc::clone(node);
+    begin(Box::pin(async move {
+        match dispatch(node, incoming).await {
+            Ok(answered) => answered,
+            Err(Unanswerable(why)) => Answered::Close(why),
+        }
+    }))
+}
+
+/// Runs a handler up to its first wait.
+fn begin(mut future: Pin<Box<dyn Future<Output = Answered> + Send>>) -> Answer {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answered) => Answer::Now(answered),
+        Poll::Pending => Answer::Later(future),
+    }
+}
+
+async fn dispatch(node: Arc<Node>, incoming: Incoming) -> Handled {
+    match incoming.api_key {
+        ApiKey::Produce => produce::handle(&node, incoming).await,
+        ApiKey::Fetch => fetch::handle(&node, incoming).await,
+        ApiKey::ListOffsets => list_offsets::handle(&node, &incoming),
+        ApiKey::Metadata => metadata::handle(&node, &incoming).await,
+        ApiKey::OffsetCommit => offset_commit::handle(&node, &incoming).await,
+        ApiKey::OffsetFetch => offset_fetch::handle(&node, &incoming).await,
+        ApiKey::FindCoordinator => find_coordinator::handle(&node, &incoming).await,
+        ApiKey::JoinGroup => join_group::handle(&node, &incoming).await,
+        ApiKey::Heartbeat => heartbeat::handle(&node, &incoming).await,
+        ApiKey::LeaveGroup => leave_group::handle(&node, &incoming).await,
+        ApiKey::SyncGroup => sync_group::handle(&node, &incoming).await,
+        ApiKey::DescribeGroups => describe_groups::handle(&node, &incoming).await,
+        ApiKey::ListGroups => list_groups::handle(&node, &incoming).await,
+        ApiKey::ApiVersions => api_versions::handle(&node, &incoming),
+        ApiKey::CreateTopics => create_topics::handle(&node, &incoming).await,
+        ApiKey::DeleteTopics => delete_topics::handle(&node, &incoming).await,
+        ApiKey::DeleteRecords => delete_records::handle(&node, &incoming),
+        ApiKey::InitProducerId => init_producer_id::handle(&node, &incoming).await,
+        ApiKey::OffsetForLeaderEpoch => offset_for_leader_epoch::handle(&node, &incoming),
+        ApiKey::DescribeConfigs => describe_configs::handle(&node, &incoming),
+        ApiKey::AlterConfigs => alter_configs::handle(&node, &incoming).await,
+        ApiKey::DescribeLogDirs => describe_log_dirs::handle(&node, &incoming),
+        ApiKey::CreatePartitions => create_partitions::handle(&node, &incoming).await,
+        ApiKey::DeleteGroups => delete_groups::handle(&node, &incoming).await,
+        ApiKey::IncrementalAlterConfigs => {
+            incremental_alter_configs::handle(&node, &incoming).await
+        }
+        ApiKey::OffsetDelete => offset_delete::handle(&node, &incoming).await,
+        ApiKey::DescribeCluster => describe_cluster::handle(&node, &incoming),
+        ApiKey::DescribeProducers => describe_producers::handle(&node, &incoming),
+        ApiKey::DescribeTopicPartitions => {
+            describe_topic_partitions::handle(&node, &incoming)
+        }
+    }
+}
+
+/// The wire's id as the model's.
+pub(crate) fn topic_id(id: towpath_protocol::Uuid) -> Uuid {
+    Uuid(id.0)
+}
+
+/// The model's id as the wire's.
+pub(crate) fn wire_id(id: Uuid) -> towpath_protocol::Uuid {
+    towpath_protocol::Uuid(id.0)
+}

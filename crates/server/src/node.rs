@@ -1,0 +1,304 @@
+//! One running broker: the driver, its two threads, and what requests need besides.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use towpath_coordinator::{groups, publishers};
+use towpath_driver::{Clock, Delivery, Driver, NotCoordinator, OpenError, Settings};
+use towpath_log::Identity;
+use towpath_metadata as metadata;
+use towpath_model::{BrokerId, TopicPartition, Uuid};
+
+use crate::clock::SystemClock;
+use crate::disk::SystemDisk;
+use crate::kafka::FetchSessions;
+use crate::limits::{Ledger, Limits};
+use crate::metrics::Metrics;
+use crate::waiters::{Wait, Waiters};
+
+/// The driver over real disks, clocks and sockets.
+pub type SystemDriver = Driver<SystemDisk, SystemClock, Arc<Waiters>>;
+
+/// How a node is started.
+#[derive(Debug, Clone)]
+pub struct NodeSettings {
+    /// The data directory.
+    pub data: PathBuf,
+    /// This broker, and the properties it was given.
+    pub driver: Settings,
+    /// Host and port for Kafka clients; `None`: whatever each client has dialled.
+    pub advertised: Option<(String, u16)>,
+    /// Bounds of the Kafka listener.
+    pub limits: Limits,
+    /// Topics come into being when they are published to or asked for over HTTP.
+    pub http_creates_topics: bool,
+}
+
+/// Between two rounds of upkeep.
+const UPKEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Why a state was not asked, or did not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// The state is not here.
+    #[error(transparent)]
+    NotCoordinator(#[from] NotCoordinator),
+    /// The partition stopped being led here meanwhile.
+    #[error("this broker stopped leading the partition while the request was under way")]
+    Resigned,
+    /// The data directory failed; whether the request took effect is open.
+    #[error("the data directory failed while the request was under way")]
+    Storage,
+    /// The broker is stopping.
+    #[error("the broker is stopping")]
+    Stopping,
+}
+
+/// A running broker. Shared by every connection; stopped once, by its owner.
+pub struct Node {
+    driver: SystemDriver,
+    waiters: Arc<Waiters>,
+    settings: NodeSettings,
+    limits: Limits,
+    ledger: Ledger,
+    sessions: FetchSessions,
+    metrics: Metrics,
+    stopping: Arc<AtomicBool>,
+    threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Node {
+    /// Recovers the data directory and begins to lead what is in it. Blocks on the disk.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn start(settings: NodeSettings) -> Result<Arc<Node>, OpenError> {
+        let clock = SystemClock::start();
+        let waiters = Arc::new(Waiters::default());
+        let broker_id = settings.driver.broker_id;
+        let driver = Driver::open(
+            SystemDisk::default(),
+            &settings.data,
+            || new_identity(broker_id),
+            &boot_id(),
+            settings.driver.clone(),
+            clock.clone(),
+            Arc::clone(&waiters),
+        )?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let threads = vec![
+            spawn("towpath-sync", sync_loop(driver.clone(), clock.clone(), Arc::clone(&stopping))),
+            spawn("towpath-timer", timer_loop(driver.clone(), clock, Arc::clone(&stopping))),
+        ];
+        let limits = settings.limits.clone();
+        let slots = driver.image().broker_config().fetch_sessions_max;
+        Ok(Arc::new(Node {
+            driver,
+            waiters,
+            ledger: Ledger::new(limits.request_memory_bytes),
+            limits,
+            sessions: FetchSessions::new(slots),
+            metrics: Metrics::default(),
+            settings,
+            stopping,
+            threads: std::sync::Mutex::new(threads),
+        }))
+    }
+
+    /// Stops both threads, flushes everything and leaves a clean mark. Blocks on the disk.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.driver.clock().ring_all();
+        let threads = std::mem::take(&mut *self.threads.lock().expect("only stop() locks this"));
+        for thread in threads {
+            // A thread that panicked has already ended the process.
+            let _ = thread.join();
+        }
+        if let Err(error) = self.driver.close_cleanly() {
+            tracing::error!(%error, "the data directory could not be closed cleanly; \
+                the next start checks it");
+        }
+    }
+
+    /// The driver.
+    pub fn driver(&self) -> &SystemDriver {
+        &self.driver
+    }
+
+    /// Counters and gauges.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The data directory.
+    pub fn data_directory(&self) -> &Path {
+        &self.settings.data
+    }
+
+    /// Whether HTTP publishing creates topics.
+    pub fn http_creates_topics(&self) -> bool {
+        self.settings.http_creates_topics
+    }
+
+    /// Fresh properties of the broker: dynamic ones over those given at start.
+    pub fn broker_config(&self) -> towpath_model::properties::BrokerConfig {
+        self.driver.image().broker_config()
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(crate) fn sessions(&self) -> &FetchSessions {
+        &self.sessions
+    }
+
+    pub(crate) fn advertised(&self) -> Option<&(String, u16)> {
+        self.settings.advertised.as_ref()
+    }
+
+    /// Begins to wait on a new token.
+    pub fn wait(&self) -> Wait {
+        Wait::begin(&self.waiters)
+    }
+
+    /// Asks the metadata and waits for the committed answer.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn ask_metadata(
+        &self,
+        request: metadata::Request,
+    ) -> Result<metadata::Reply, Unavailable> {
+        let mut wait = self.wait();
+        self.driver.ask_metadata(wait.token(), request)?;
+        match wait.answer().await {
+            Some(Delivery::Metadata(reply)) => Ok(reply),
+            other => Err(unavailable(other)),
+        }
+    }
+
+    /// Asks a group's coordinator and waits for the committed answer.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn ask_group(
+        &self,
+        group: &str,
+        request: groups::Request,
+    ) -> Result<groups::Reply, Unavailable> {
+        let place = self.driver.group_place(group)?;
+        self.ask_groups_at(place, request).await
+    }
+
+    /// Asks one partition of the groups.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn ask_groups_at(
+        &self,
+        place: TopicPartition,
+        request: groups::Request,
+    ) -> Result<groups::Reply, Unavailable> {
+        let mut wait = self.wait();
+        self.driver.ask_groups_at(place, wait.token(), request)?;
+        match wait.answer().await {
+            Some(Delivery::Groups(reply)) => Ok(reply),
+            other => Err(unavailable(other)),
+        }
+    }
+
+    /// Asks the state of an HTTP publisher and waits for the committed answer.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn ask_publisher(
+        &self,
+        publisher: &publishers::Publisher,
+        request: publishers::Request,
+    ) -> Result<publishers::Reply, Unavailable> {
+        let mut wait = self.wait();
+        self.driver.ask_publisher(publisher, wait.token(), request)?;
+        match wait.answer().await {
+            Some(Delivery::Publishers(reply)) => Ok(reply),
+            other => Err(unavailable(other)),
+        }
+    }
+}
+
+fn unavailable(delivery: Option<Delivery>) -> Unavailable {
+    use towpath_driver::Outcome;
+    match delivery {
+        Some(Delivery::Wait(Outcome::StorageFailed)) => Unavailable::Storage,
+        Some(_) => Unavailable::Resigned,
+        None => Unavailable::Stopping,
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(body).expect("a process that cannot start two threads cannot serve")
+}
+
+/// Runs until the node stops: one round whenever something waits for the disk.
+fn sync_loop(driver: SystemDriver, clock: SystemClock, stopping: Arc<AtomicBool>) -> impl FnOnce() {
+    move || {
+        while !stopping.load(Ordering::Acquire) {
+            clock.wait_for_sync();
+            while driver.has_unsynced() {
+                driver.sync_round();
+            }
+        }
+    }
+}
+
+/// Runs until the node stops: deadlines when they come, upkeep once a second.
+fn timer_loop(driver: SystemDriver, clock: SystemClock, stopping: Arc<AtomicBool>) -> impl FnOnce() {
+    move || {
+        let mut next_upkeep = clock.now().time + UPKEEP_EVERY;
+        while !stopping.load(Ordering::Acquire) {
+            let next = driver.next_deadline().map_or(next_upkeep, |at| at.min(next_upkeep));
+            let now = clock.now().time;
+            if now < next {
+                clock.wait_for_deadline(next - now);
+            }
+            driver.expire_due();
+            if next_upkeep <= clock.now().time {
+                driver.upkeep();
+                next_upkeep = clock.now().time + UPKEEP_EVERY;
+            }
+        }
+    }
+}
+
+fn new_identity(broker_id: BrokerId) -> Identity {
+    Identity {
+        cluster_id: random_uuid().to_string(),
+        node_id: broker_id,
+        directory_id: random_uuid(),
+    }
+}
+
+/// A random id.
+///
+/// # Panics
+/// When the system has no randomness to give, which it does before anything else starts.
+pub fn random_uuid() -> Uuid {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system has randomness");
+    Uuid::from_random_bytes(bytes)
+}
+
+/// Tells one boot of the machine from another: what was only in memory is gone after a new one.
+fn boot_id() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    read.map_or_else(|_| random_uuid().to_string(), |id| id.trim().to_owned())
+}
+

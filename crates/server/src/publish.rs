@@ -1,0 +1,183 @@
+//! Publishing one batch, for every protocol: check the bytes, append, wait for the promise.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use towpath_driver::{Clock, Delivery, Outcome, ProduceFailure, Produced};
+use towpath_model::properties::{CompressionType, TimestampSource, TopicConfig};
+use towpath_model::{Now, Offset, Timestamp, TopicPartition};
+use towpath_records::{
+    Compression, InvalidBatch, ProduceRules, RecompressError, Scratch, TimestampType, recompress,
+    validate_produced,
+};
+use towpath_replication::Acks;
+
+use crate::node::Node;
+use crate::waiters::Wait;
+
+/// Largest batch after decompression: a bomb ends here, whatever it declares.
+const PLAIN_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+thread_local! {
+    /// Working memory of validation, per worker thread: validation never waits.
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
+}
+
+/// A batch that is as safe as was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// Offset of its first record.
+    pub base_offset: Offset,
+    /// The broker's time, where the topic stamps records with it.
+    pub append_time: Option<Timestamp>,
+    /// Where the partition starts.
+    pub log_start_offset: Offset,
+}
+
+/// Why a batch was not acknowledged.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The bytes are not a batch that the topic takes.
+    #[error(transparent)]
+    Invalid(#[from] InvalidBatch),
+    /// The topic wants another codec, and the batch cannot be read for it.
+    #[error("the batch cannot be compressed anew: {0}")]
+    Recompress(#[from] RecompressError),
+    /// A batch larger than a segment can never be stored.
+    #[error("the batch has {size} bytes, a segment of the topic holds {max} (segment.bytes)")]
+    LargerThanSegment {
+        /// Its size.
+        size: usize,
+        /// What is allowed.
+        max: usize,
+    },
+    /// Not appended.
+    #[error(transparent)]
+    NotAppended(#[from] ProduceFailure),
+    /// Appended, but leadership was lost before enough replicas had it.
+    #[error("leadership was lost before the batch was committed; it may be lost")]
+    Resigned,
+    /// Appended, but the data directory failed before it was durable.
+    #[error("the data directory failed before the batch was durable; it may be lost")]
+    StorageFailed,
+    /// Appended, but not committed in time.
+    #[error("the batch was not committed within {0:?}; it may still be")]
+    TimedOut(Duration),
+    /// Appended, but the broker stops.
+    #[error("the broker is stopping; the batch may be lost")]
+    Stopping,
+}
+
+/// A batch that was appended and whose acknowledgement may still have to wait.
+pub struct Appended {
+    produced: Produced,
+    wait: Option<Wait>,
+}
+
+fn rules(config: &TopicConfig, now: Now) -> ProduceRules {
+    let as_size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
+    ProduceRules {
+        batch_bytes_max: as_size(config.max_message_bytes),
+        plain_bytes_max: PLAIN_BYTES_MAX,
+        record_bytes_max: as_size(config.max_decompressed_message_bytes),
+        requires_keys: config.cleanup_policy.compact,
+        timestamp_type: match config.message_timestamp_type {
+            TimestampSource::CreateTime => TimestampType::CreateTime,
+            TimestampSource::LogAppendTime => TimestampType::LogAppendTime,
+        },
+        timestamp_before_ms_max: config.message_timestamp_before_max_ms.unwrap_or(i64::MAX),
+        timestamp_after_ms_max: config.message_timestamp_after_max_ms.unwrap_or(i64::MAX),
+        now: now.wall,
+    }
+}
+
+/// The codec that a topic insists on; `None`: whatever the producer chose.
+fn wanted_codec(config: &TopicConfig) -> Option<Compression> {
+    match config.compression_type {
+        CompressionType::Producer => None,
+        CompressionType::Uncompressed => Some(Compression::None),
+        CompressionType::Gzip => Some(Compression::Gzip),
+        CompressionType::Snappy => Some(Compression::Snappy),
+        CompressionType::Lz4 => Some(Compression::Lz4),
+        CompressionType::Zstd => Some(Compression::Zstd),
+    }
+}
+
+impl Node {
+    /// Checks `batch` by the rules of its topic and appends it. Does not wait.
+    ///
+    /// # Errors
+    /// [`PublishError`]; the batch is not in the log then.
+    pub fn append(
+        &self,
+        id: TopicPartition,
+        config: &TopicConfig,
+        batch: &mut [u8],
+        acks: Acks,
+    ) -> Result<Appended, PublishError> {
+        let now = self.driver().clock().now();
+        let rules = rules(config, now);
+        let checked = SCRATCH.with_borrow_mut(|scratch| {
+            let validated = validate_produced(batch, &rules, scratch)?;
+            let codec = validated.header.compression().ok();
+            let Some(wanted) = wanted_codec(config).filter(|wanted| codec != Some(*wanted)) else {
+                return Ok((validated, None));
+            };
+            let mut again = recompress(batch, wanted, PLAIN_BYTES_MAX, scratch)?;
+            let validated = validate_produced(&again, &rules, scratch)?;
+            again.shrink_to_fit();
+            Ok::<_, PublishError>((validated, Some(again)))
+        });
+        let (validated, mut again) = checked.inspect_err(|_| {
+            self.metrics().batches_refused.inc();
+        })?;
+        let bytes = again.as_deref_mut().unwrap_or(batch);
+        let max = usize::try_from(config.segment_bytes).unwrap_or(usize::MAX);
+        if max < bytes.len() {
+            return Err(PublishError::LargerThanSegment { size: bytes.len(), max });
+        }
+        let wait = self.wait();
+        let produced = self
+            .driver()
+            .produce(id, bytes, &validated, acks, wait.token())
+            .inspect_err(|_| {
+                self.metrics().batches_refused.inc();
+            })?;
+        if produced.is_duplicate {
+            self.metrics().batches_duplicate.inc();
+        } else {
+            let records = u64::try_from(validated.header.record_count()).unwrap_or(0);
+            self.metrics().records_appended.inc_by(records);
+            self.metrics().record_bytes_appended.inc_by(bytes.len() as u64);
+        }
+        Ok(Appended { produced, wait: produced.is_pending.then_some(wait) })
+    }
+
+    /// Waits until an appended batch is as safe as was asked for, at most `limit`.
+    ///
+    /// # Errors
+    /// [`PublishError`]: the batch is in the log, but nothing is promised.
+    pub async fn acknowledged(
+        &self,
+        appended: Appended,
+        limit: Duration,
+    ) -> Result<Acknowledged, PublishError> {
+        let Appended { produced, wait } = appended;
+        if let Some(mut wait) = wait {
+            let answer = tokio::time::timeout(limit, wait.answer()).await;
+            match answer.map_err(|_| PublishError::TimedOut(limit))? {
+                Some(Delivery::Wait(Outcome::Reached)) => {}
+                Some(Delivery::Wait(Outcome::StorageFailed)) => {
+                    return Err(PublishError::StorageFailed);
+                }
+                Some(_) => return Err(PublishError::Resigned),
+                None => return Err(PublishError::Stopping),
+            }
+        }
+        Ok(Acknowledged {
+            base_offset: produced.base_offset,
+            append_time: produced.append_time,
+            log_start_offset: produced.log_start_offset,
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! Topics that come into being because somebody needs them.
+
+use towpath_broker::{OFFSETS_TOPIC, PUBLISHERS_TOPIC};
+use towpath_coordinator::groups;
+use towpath_driver::NotCoordinator;
+use towpath_metadata::{CreatedTopic, NewTopic, Refusal, Reply, Request};
+
+use crate::node::{Node, Unavailable, random_uuid};
+
+/// Partitions of the topic that holds HTTP publishers' results.
+const PUBLISHERS_PARTITIONS: i32 = 10;
+
+impl Node {
+    /// Creates topics with everything left to the cluster; those that exist already are refused.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn create_topics(
+        &self,
+        topics: Vec<NewTopic>,
+    ) -> Result<Vec<(String, Result<CreatedTopic, Refusal>)>, Unavailable> {
+        let request = Request::CreateTopics { topics, validate_only: false };
+        match self.ask_metadata(request).await? {
+            Reply::CreatedTopics(created) => Ok(created),
+            _ => Err(Unavailable::Resigned),
+        }
+    }
+
+    /// Makes sure that groups have a place.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn ensure_offsets_topic(&self) -> Result<(), Unavailable> {
+        let config = self.broker_config();
+        let segment_bytes = config.offsets_topic_segment_bytes.to_string();
+        self.ensure_internal(OFFSETS_TOPIC, config.offsets_topic_partitions, &segment_bytes).await
+    }
+
+    /// Makes sure that the results of HTTP publishers have a place.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn ensure_publishers_topic(&self) -> Result<(), Unavailable> {
+        self.ensure_internal(PUBLISHERS_TOPIC, PUBLISHERS_PARTITIONS, "104857600").await
+    }
+
+    async fn ensure_internal(
+        &self,
+        name: &str,
+        partitions: i32,
+        segment_bytes: &str,
+    ) -> Result<(), Unavailable> {
+        if self.driver().image().topic(name).is_some() {
+            return Ok(());
+        }
+        let config = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
+        let topic = NewTopic {
+            partitions,
+            internal: true,
+            configs: vec![
+                config("cleanup.policy", "compact"),
+                config("compression.type", "producer"),
+                config("segment.bytes", segment_bytes),
+            ],
+            ..NewTopic::named(name, random_uuid())
+        };
+        let created = self.create_topics(vec![topic]).await?;
+        match created.into_iter().next() {
+            Some((_, Ok(_) | Err(Refusal::TopicExists(_)))) => Ok(()),
+            other => {
+                tracing::error!(topic = name, answer = ?other, "an internal topic is refused");
+                Err(Unavailable::NotCoordinator(NotCoordinator::NoTopic))
+            }
+        }
+    }
+
+    /// Asks a group's coordinator, making its topic first where it is missing.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn ask_group_creating(
+        &self,
+        group: &str,
+        request: groups::Request,
+    ) -> Result<groups::Reply, Unavailable> {
+        self.ensure_offsets_topic().await?;
+        self.ask_group(group, request).await
+    }
+}

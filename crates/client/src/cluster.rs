@@ -15,7 +15,7 @@ use towpath_protocol::messages::{
 };
 use towpath_protocol::{ErrorCode, Request};
 
-use crate::config::ClientConfig;
+use crate::config::{Backoff, ClientConfig};
 use crate::error::{Error, Result};
 use crate::image::{Broker, Image, Partition, Topic};
 use crate::wire::{Answer, Connection};
@@ -74,6 +74,26 @@ struct Slot {
 /// How long a topic may stay unknown after a request that lets the broker create it.
 const AUTO_CREATE_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Decides whether and when something is tried again.
+pub(crate) struct Retries {
+    deadline: Instant,
+    failures: u32,
+    backoff: Backoff,
+}
+
+impl Retries {
+    /// Waits before the next attempt; gives `error` back when there should be none.
+    pub(crate) async fn after(&mut self, error: Error) -> Result<()> {
+        self.failures += 1;
+        let wait = self.backoff.wait(self.failures);
+        if !error.is_retriable() || self.deadline <= Instant::now() + wait {
+            return Err(error);
+        }
+        sleep(wait).await;
+        Ok(())
+    }
+}
+
 impl Cluster {
     /// Reaches the cluster once, so that a wrong address is told at once.
     pub async fn connect(config: ClientConfig) -> Result<Cluster> {
@@ -117,26 +137,12 @@ impl Cluster {
         self.broker(broker, lane).await?.call(request).await
     }
 
-    /// Runs `attempt` until it succeeds, fails for good, or `patience` is used up.
-    pub(crate) async fn retry<T>(
-        &self,
-        patience: Duration,
-        mut attempt: impl AsyncFnMut() -> Result<T>,
-    ) -> Result<T> {
-        let deadline = Instant::now() + patience;
-        let mut failures = 0;
-        loop {
-            match attempt().await {
-                Err(error) if error.is_retriable() => {
-                    failures += 1;
-                    let wait = self.config().retry_backoff.wait(failures);
-                    if deadline <= Instant::now() + wait {
-                        return Err(error);
-                    }
-                    sleep(wait).await;
-                }
-                done => return done,
-            }
+    /// A count of attempts that may go on for `patience`.
+    pub(crate) fn retries(&self, patience: Duration) -> Retries {
+        Retries {
+            deadline: Instant::now() + patience,
+            failures: 0,
+            backoff: self.config().retry_backoff,
         }
     }
 
@@ -256,7 +262,7 @@ impl Cluster {
         patience: Duration,
     ) -> Result<Arc<Topic>> {
         let started = Instant::now();
-        let mut failures = 0;
+        let mut retries = self.retries(patience);
         loop {
             let (cached, refreshes) = {
                 let state = self.state();
@@ -294,12 +300,7 @@ impl Cluster {
                 },
             };
             drop(refreshing);
-            failures += 1;
-            let wait = self.config().retry_backoff.wait(failures);
-            if !error.is_retriable() || patience < started.elapsed() + wait {
-                return Err(error);
-            }
-            sleep(wait).await;
+            retries.after(error).await?;
         }
     }
 

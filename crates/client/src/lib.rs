@@ -12,6 +12,7 @@
 //!                   Connection     frames, in order, many on the way
 //! ```
 
+mod admin;
 mod cluster;
 mod config;
 mod consumer;
@@ -21,11 +22,16 @@ mod producer;
 mod record;
 mod wire;
 
+pub use admin::{
+    Admin, ConfigChange, ConfigEntry, ConfigSource, CreatedTopic, GroupDescription, GroupListing,
+    GroupMember, LogDir, NewTopic, Resource, StoredPartition,
+};
 pub use cluster::{Cluster, Lane};
 pub use config::{Backoff, ClientConfig, DEFAULT_PORT, join_address, split_address};
 pub use consumer::{
-    Assignments, Assignor, Bound, FetchConfig, FoundOffset, Isolation, MemberSubscription,
-    OffsetReset, OffsetSpec, Reader,
+    Assignments, Assignor, Bound, Committed, FetchConfig, FoundOffset, GroupConfig, GroupConsumer,
+    Isolation, MemberSubscription, OffsetReset, OffsetSpec, Reader, RebalanceEvent,
+    RebalanceListener,
 };
 pub use error::{Error, Result};
 pub use image::{Broker, Image, Partition, Topic};

@@ -224,10 +224,11 @@ impl Fetcher {
         let mut records = Vec::new();
         for place in self.places.values_mut().filter(|place| !place.is_paused) {
             let room = self.config.poll_records_max - records.len();
-            records.extend(place.buffered.drain(..room.min(place.buffered.len())));
-            if let Some(last) = records.last().filter(|_| room > 0) {
+            let taken = room.min(place.buffered.len());
+            if let Some(last) = taken.checked_sub(1).and_then(|at| place.buffered.get(at)) {
                 place.leader_epoch = last.leader_epoch.or(place.leader_epoch);
             }
+            records.extend(place.buffered.drain(..taken));
             place.position = place.buffered.front().map_or(place.fetch_offset, |next| next.offset);
             if records.len() == self.config.poll_records_max {
                 break;

@@ -78,43 +78,49 @@ pub(crate) async fn list_offsets(
 ) -> Result<BTreeMap<TopicPartition, FoundOffset>> {
     let mut found = BTreeMap::new();
     let mut left = wanted.clone();
-    cluster
-        .retry(cluster.config().request_timeout, async || {
-            let mut by_leader: BTreeMap<BrokerId, BTreeMap<TopicPartition, OffsetSpec>> =
-                BTreeMap::new();
-            for (partition, spec) in &left {
-                let leader = cluster.leader(&partition.topic, partition.partition).await?;
-                by_leader.entry(leader).or_default().insert(partition.clone(), *spec);
-            }
-            let asked = by_leader
-                .iter()
-                .map(|(leader, wanted)| ask_leader(cluster, *leader, wanted, isolation));
-            let mut failure = None;
-            for answer in join_all(asked).await {
-                match answer {
-                    Ok(answers) => {
-                        for (partition, answer) in answers {
-                            match answer {
-                                Ok(offset) => {
-                                    left.remove(&partition);
-                                    found.extend(offset.map(|offset| (partition, offset)));
-                                }
-                                Err(error) => failure = Some(error),
-                            }
-                        }
-                    }
-                    Err(error) => failure = Some(error),
+    let mut retries = cluster.retries(cluster.config().request_timeout);
+    loop {
+        let Err(error) = ask_leaders(cluster, &mut left, &mut found, isolation).await else {
+            return Ok(found);
+        };
+        retries.after(error).await?;
+        let topics: Vec<Arc<str>> = left.keys().map(|p| p.topic.clone()).collect();
+        // If this fails as well, the next round says so.
+        let _ = cluster.leadership_is_stale(&topics).await;
+    }
+}
+
+/// Asks every leader once and moves what was found from `left` to `found`.
+async fn ask_leaders(
+    cluster: &Cluster,
+    left: &mut BTreeMap<TopicPartition, OffsetSpec>,
+    found: &mut BTreeMap<TopicPartition, FoundOffset>,
+    isolation: Isolation,
+) -> Result<()> {
+    let mut by_leader: BTreeMap<BrokerId, BTreeMap<TopicPartition, OffsetSpec>> = BTreeMap::new();
+    for (partition, spec) in left.iter() {
+        let leader = cluster.leader(&partition.topic, partition.partition).await?;
+        by_leader.entry(leader).or_default().insert(partition.clone(), *spec);
+    }
+    let asked =
+        by_leader.iter().map(|(leader, wanted)| ask_leader(cluster, *leader, wanted, isolation));
+    let mut outcome = Ok(());
+    for answers in join_all(asked).await {
+        let answers = answers.unwrap_or_else(|error| {
+            outcome = Err(error);
+            Vec::new()
+        });
+        for (partition, answer) in answers {
+            match answer {
+                Ok(offset) => {
+                    left.remove(&partition);
+                    found.extend(offset.map(|offset| (partition, offset)));
                 }
+                Err(error) => outcome = Err(error),
             }
-            let Some(error) = failure else { return Ok(()) };
-            let topics: Vec<Arc<str>> = left.keys().map(|p| p.topic.clone()).collect();
-            if error.is_retriable() {
-                cluster.leadership_is_stale(&topics).await?;
-            }
-            Err(error)
-        })
-        .await?;
-    Ok(found)
+        }
+    }
+    outcome
 }
 
 type Answers = Vec<(TopicPartition, Result<Option<FoundOffset>>)>;

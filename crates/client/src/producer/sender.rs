@@ -477,19 +477,12 @@ impl Sender {
 }
 
 async fn ask_for_identity(cluster: &Cluster, patience: Duration) -> Result<Identity> {
-    let deadline = Instant::now() + patience;
-    let mut failures = 0;
+    let mut retries = cluster.retries(patience);
     loop {
-        let error = match ask_once(cluster).await {
+        match ask_once(cluster).await {
             Ok(identity) => return Ok(identity),
-            Err(error) => error,
-        };
-        failures += 1;
-        let wait = cluster.config().retry_backoff.wait(failures);
-        if !error.is_retriable() || deadline < Instant::now() + wait {
-            return Err(error);
+            Err(error) => retries.after(error).await?,
         }
-        sleep(wait).await;
     }
 }
 

@@ -1,3 +1,51 @@
-//! One partition's segments on a [`disk::Disk`].
+//! One partition's segments on a [`disk::Disk`], and the group commit of a data directory.
+//!
+//! ```text
+//!  append ─▶ page cache of the segment          (under the partition's lock, no sync)
+//!  take_dirty ─▶ DataDirectory::commit ─▶ committed      (one round over many partitions)
+//!  durable_offset ≤ log_end_offset;   log_start_offset ≤ log_end_offset
+//! ```
+//!
+//! It decides nothing about leadership or watermarks: it keeps bytes, finds them again, and tells
+//! what is certain to survive. It has no clock and no threads; what it needs to know comes in as
+//! arguments. The surprise: a small append becomes durable in the write-ahead file, not in its
+//! segment (ADR 0001), so nothing may read a segment after a crash before
+//! [`DataDirectory::open`] has replayed that file. Formats: `docs/file-formats.md`.
 
+mod checkpoint;
+mod commit;
+mod directory;
 pub mod disk;
+mod envelope;
+mod error;
+mod files;
+mod identity;
+mod index;
+mod iterate;
+mod log;
+mod place;
+mod producers;
+mod read;
+mod recover;
+mod retention;
+mod scan;
+mod segment;
+mod timestamps;
+mod truncate;
+mod write_ahead;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use commit::{CommitError, Committed, Dirty};
+pub use directory::{DataDirectory, OpenReport, WriteAheadLimits};
+pub use error::{LogError, OpenError, ReadError};
+pub use identity::Identity;
+pub use iterate::{Batches, Headers};
+pub use log::{Appended, Log, LogConfig};
+pub use place::{FoundLog, LogPlace};
+pub use read::Slice;
+pub use recover::{Cut, Recovery};
+pub use retention::Retention;

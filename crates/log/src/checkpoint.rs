@@ -1,0 +1,167 @@
+//! What a log knows for certain about itself, in two files of alternating generations.
+//!
+//! A torn write damages the generation that was being written, and the other one is what was true
+//! before. Two threads write checkpoints (the sync thread after a roll, the partition's own thread
+//! when the log start moves), so the writer keeps the newest of every part and sits behind a lock.
+
+use std::io::IoSlice;
+use std::path::PathBuf;
+
+use towpath_model::{LeaderEpoch, Offset};
+
+use crate::disk::{Disk, DiskFile};
+use crate::envelope::{self, Kind, Payload};
+use crate::error::LogError;
+
+const CHECKPOINT: Kind = *b"TPck";
+/// Epochs are i32, but a log with a million leaderships has a checkpoint of 12 MB.
+const BYTES_MAX: u64 = 64 << 20;
+const NAMES: [&str; 2] = ["checkpoint.0", "checkpoint.1"];
+
+/// An offset, and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Point {
+    /// The offset.
+    pub(crate) offset: Offset,
+    /// Base offset of the segment it lies in or ends; `None` when the log has no segment.
+    pub(crate) segment: Option<Offset>,
+    /// Position in that segment.
+    pub(crate) position: u64,
+}
+
+impl Point {
+    /// The start of a log without segments.
+    pub(crate) fn without_segment(offset: Offset) -> Point {
+        Point { offset, segment: None, position: 0 }
+    }
+}
+
+/// Invariant: `log_start <= durable.offset`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// First offset kept.
+    pub(crate) log_start: Offset,
+    /// Everything before it is on disk.
+    pub(crate) durable: Point,
+    /// Leader epochs and their first offsets; both rise.
+    pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
+}
+
+impl Checkpoint {
+    fn encode(&self, generation: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(44 + 12 * self.epochs.len());
+        out.extend_from_slice(&generation.to_be_bytes());
+        out.extend_from_slice(&self.log_start.0.to_be_bytes());
+        out.extend_from_slice(&self.durable.offset.0.to_be_bytes());
+        out.extend_from_slice(&self.durable.segment.map_or(-1, |base| base.0).to_be_bytes());
+        out.extend_from_slice(&self.durable.position.to_be_bytes());
+        out.extend_from_slice(&(self.epochs.len() as u32).to_be_bytes());
+        for (epoch, start) in &self.epochs {
+            out.extend_from_slice(&epoch.0.to_be_bytes());
+            out.extend_from_slice(&start.0.to_be_bytes());
+        }
+        envelope::seal(CHECKPOINT, &out)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<(u64, Checkpoint)> {
+        let mut payload = Payload(envelope::open(CHECKPOINT, bytes).ok()?);
+        let generation = payload.u64()?;
+        let log_start = Offset(payload.i64()?);
+        let offset = Offset(payload.i64()?);
+        let segment = Some(Offset(payload.i64()?)).filter(|base| Offset::ZERO <= *base);
+        let position = payload.u64()?;
+        let count = payload.u32()? as usize;
+        if payload.0.len() != count.checked_mul(12)? {
+            return None;
+        }
+        let mut epochs = Vec::with_capacity(count);
+        for _ in 0..count {
+            epochs.push((LeaderEpoch(payload.i32()?), Offset(payload.i64()?)));
+        }
+        let durable = Point { offset, segment, position };
+        let makes_sense = Offset::ZERO <= log_start && log_start <= offset;
+        makes_sense.then_some((generation, Checkpoint { log_start, durable, epochs }))
+    }
+}
+
+/// Writer of a log's checkpoints, and what the newest one says.
+#[derive(Debug)]
+pub(crate) struct Checkpoints<D> {
+    disk: D,
+    directory: PathBuf,
+    generation: u64,
+    /// Which of the two names are certain to be there.
+    named: [bool; 2],
+    pub(crate) latest: Checkpoint,
+}
+
+/// What was found when the checkpoints were loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No checkpoint was ever written.
+    Nothing,
+    /// At least one generation is readable.
+    Readable,
+    /// There are files, and none is readable.
+    Damaged,
+}
+
+impl<D: Disk> Checkpoints<D> {
+    /// For a log that has no checkpoint yet and may have no directory.
+    pub(crate) fn new(disk: D, directory: PathBuf, latest: Checkpoint) -> Self {
+        Checkpoints { disk, directory, generation: 0, named: [false; 2], latest }
+    }
+
+    /// Loads the newest readable generation.
+    pub(crate) fn load(disk: D, directory: PathBuf) -> Result<(Self, Found), LogError> {
+        let empty = Checkpoint {
+            log_start: Offset::ZERO,
+            durable: Point::without_segment(Offset::ZERO),
+            epochs: Vec::new(),
+        };
+        let mut checkpoints = Checkpoints::new(disk, directory, empty);
+        let mut found = Found::Nothing;
+        for name in NAMES {
+            let path = checkpoints.directory.join(name);
+            let Some(bytes) = envelope::read_file(&checkpoints.disk, &path, BYTES_MAX)? else {
+                continue;
+            };
+            match Checkpoint::decode(&bytes) {
+                Some((generation, checkpoint)) if checkpoints.generation <= generation => {
+                    checkpoints.generation = generation;
+                    checkpoints.latest = checkpoint;
+                    found = Found::Readable;
+                }
+                Some(_) => {}
+                None if found == Found::Nothing => found = Found::Damaged,
+                None => {}
+            }
+        }
+        Ok((checkpoints, found))
+    }
+
+    /// Writes `latest` as the next generation; durable when this returns.
+    pub(crate) fn save(&mut self) -> Result<(), LogError> {
+        assert!(self.latest.log_start <= self.latest.durable.offset);
+        let generation = self.generation + 1;
+        let slot = (generation % 2) as usize;
+        let path = self.directory.join(NAMES[slot]);
+        let write = || {
+            let file = if self.disk.exists(&path)? {
+                self.disk.open(&path)?
+            } else {
+                self.disk.create(&path)?
+            };
+            file.write_at(&[IoSlice::new(&self.latest.encode(generation))], 0)?;
+            file.sync_data()?;
+            if !self.named[slot] {
+                self.disk.sync_dir(&self.directory)?;
+            }
+            Ok(())
+        };
+        write().map_err(LogError::io("write", &path))?;
+        self.named[slot] = true;
+        self.generation = generation;
+        Ok(())
+    }
+}

@@ -1,0 +1,399 @@
+//! A data directory: one lock, one identity, one write-ahead file, many logs.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use towpath_model::{Offset, TopicPartition, Uuid};
+
+use crate::disk::{Disk, Space};
+use crate::error::{LogError, OpenError};
+use crate::identity::{self, Identity};
+use crate::log::{Log, LogConfig};
+use crate::place::{FoundLog, LogPlace, METADATA, TOPICS, partition_of, topic_of};
+use crate::recover::{self, Recovery};
+use crate::write_ahead::{self, Replayed, WriteAhead};
+
+const FORMAT: &str = "format";
+const LOCK: &str = "lock";
+const CLEAN: &str = "clean";
+const WRITE_AHEAD: &str = "wal";
+const DELETED: &str = "deleted";
+const QUARANTINE: &str = "quarantine";
+
+/// How large the two write-ahead files may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteAheadLimits {
+    /// Bytes of each file. More means fewer syncs of segments, and a longer replay after a crash.
+    pub file_bytes_max: u64,
+    /// Bytes from which an extent of one partition is synced directly instead.
+    pub direct_bytes_min: u64,
+}
+
+impl Default for WriteAheadLimits {
+    /// The figures of ADR 0001.
+    fn default() -> Self {
+        WriteAheadLimits { file_bytes_max: 128 << 20, direct_bytes_min: 256 << 10 }
+    }
+}
+
+/// What opening a data directory found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// The directory was empty and is a new one.
+    pub is_new: bool,
+    /// The last stop was clean, so that there was nothing to replay.
+    pub was_clean: bool,
+    /// Write-ahead frames that were replayed.
+    pub replayed_frames: u64,
+    /// Bytes that segments lacked and got from them.
+    pub repaired_bytes: u64,
+    /// Places in write-ahead files that had been synced and are unreadable. What they held may
+    /// still be in the segments; if not, the logs report it.
+    pub damaged_places: u64,
+}
+
+/// An open data directory. Cheap to clone; the last clone gives the lock back.
+pub struct DataDirectory<D: Disk> {
+    pub(crate) inner: Arc<Inner<D>>,
+}
+
+impl<D: Disk> Clone for DataDirectory<D> {
+    fn clone(&self) -> Self {
+        DataDirectory { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<D: Disk> std::fmt::Debug for DataDirectory<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DataDirectory").field(&self.inner.root).finish()
+    }
+}
+
+pub(crate) struct Inner<D: Disk> {
+    pub(crate) disk: D,
+    pub(crate) root: PathBuf,
+    pub(crate) limits: WriteAheadLimits,
+    identity: Identity,
+    boot_id: String,
+    pub(crate) was_clean: bool,
+    failure: OnceLock<String>,
+    write_ahead: Mutex<WriteAhead<D>>,
+    /// Up to where the replay made logs durable, until they are opened.
+    replayed: Mutex<BTreeMap<TopicPartition, Offset>>,
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl<D: Disk> DataDirectory<D> {
+    /// Opens `path`, or makes it a new data directory of `new_identity` when it is empty or
+    /// missing. Writes the write-ahead file's frames into their segments and syncs them.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing has been removed then.
+    pub fn open(
+        disk: D,
+        path: &Path,
+        new_identity: impl FnOnce() -> Identity,
+        boot_id: &str,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        Self::open_with(disk, path, new_identity, boot_id, WriteAheadLimits::default())
+    }
+
+    /// [`Self::open`] with other limits: small ones make a simulation turn files often.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(
+        disk: D,
+        path: &Path,
+        new_identity: impl FnOnce() -> Identity,
+        boot_id: &str,
+        limits: WriteAheadLimits,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        create_root(&disk, path)?;
+        let lock = lock(&disk, path)?;
+        let format = path.join(FORMAT);
+        let (identity, is_new) = match Identity::load(&disk, &format)? {
+            Some(identity) => (identity, false),
+            None if has_data(&disk, path)? => return Err(OpenError::NoFormat(path.to_owned())),
+            None => {
+                let identity = new_identity();
+                identity.save(&disk, &format)?;
+                (identity, true)
+            }
+        };
+        let directory_id = identity.directory_id;
+        let was_clean = identity::take_clean_mark(&disk, &path.join(CLEAN), directory_id)?;
+        create_parts(&disk, path)?;
+        remove_deleted(&disk, path)?;
+        let replayed = replay(&disk, path, directory_id)?;
+        let report = OpenReport {
+            is_new,
+            was_clean,
+            replayed_frames: replayed.frames,
+            repaired_bytes: replayed.repaired_bytes,
+            damaged_places: replayed.damaged,
+        };
+        let write_ahead = WriteAhead::new(
+            disk.clone(),
+            path.join(WRITE_AHEAD),
+            directory_id,
+            limits.file_bytes_max,
+            replayed.next_number,
+        );
+        let inner = Inner {
+            disk,
+            root: path.to_owned(),
+            limits,
+            identity,
+            boot_id: boot_id.to_owned(),
+            was_clean,
+            failure: OnceLock::new(),
+            write_ahead: Mutex::new(write_ahead),
+            replayed: Mutex::new(replayed.durable),
+            _lock: lock,
+        };
+        Ok((DataDirectory { inner: Arc::new(inner) }, report))
+    }
+
+    /// Whose directory this is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.inner.identity
+    }
+
+    /// Partitions of topics that have a directory.
+    ///
+    /// # Errors
+    /// When the disk cannot be listed.
+    pub fn logs_on_disk(&self) -> Result<Vec<FoundLog>, LogError> {
+        let topics = self.inner.root.join(TOPICS);
+        let mut found = Vec::new();
+        for (topic, path) in topic_directories(&self.inner.disk, &topics)? {
+            let names = self.inner.disk.list(&path).map_err(LogError::io("list", &path))?;
+            for partition in names.iter().filter_map(|name| partition_of(name)) {
+                let path = path.join(partition.to_string());
+                found.push(FoundLog { topic, partition, path });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Moves a partition's directory out of the way, where it stays: what no metadata names is
+    /// never removed on our own.
+    ///
+    /// # Errors
+    /// When it cannot be moved; it is then where it was.
+    pub fn quarantine(&self, found: &FoundLog) -> Result<(), LogError> {
+        let quarantine = self.inner.root.join(QUARANTINE);
+        let topic = found.path.parent().and_then(Path::file_name).unwrap_or_default();
+        let topic = topic.to_string_lossy();
+        let name = format!("{topic}-{}", found.partition);
+        self.forget(TopicPartition { topic: found.topic, partition: found.partition })?;
+        self.move_aside(&found.path, &quarantine, &name).map(drop)
+    }
+
+    /// Opens a log and recovers it. Creates nothing on the disk before the first append.
+    ///
+    /// # Errors
+    /// When the disk fails. Damaged records are no error: [`Recovery`] names them.
+    pub fn open_log(
+        &self,
+        place: LogPlace,
+        config: LogConfig,
+    ) -> Result<(Log<D>, Recovery), LogError> {
+        let partition = place.partition();
+        let replayed = lock_of(&self.inner.replayed).remove(&partition);
+        recover::open(self.clone(), &place, config, replayed)
+    }
+
+    /// Removes a log. Once this returns no crash brings it back.
+    ///
+    /// # Errors
+    /// When the disk fails; the log is then there as a whole or not at all.
+    pub fn delete_log(&self, place: LogPlace) -> Result<(), LogError> {
+        let path = self.inner.root.join(place.path());
+        let failed = |source| LogError::io("delete", &path)(source);
+        if !self.inner.disk.exists(&path).map_err(failed)? {
+            return Ok(());
+        }
+        self.forget(place.partition())?;
+        let deleted = self.inner.root.join(DELETED);
+        let aside = self.move_aside(&path, &deleted, "log")?;
+        remove_tree(&self.inner.disk, &aside).map_err(LogError::io("delete", &aside))?;
+        let topic = path.parent().expect("a log's directory has a parent");
+        let is_topic = matches!(place, LogPlace::Partition { .. });
+        if is_topic && self.inner.disk.list(topic).map_err(failed)?.is_empty() {
+            self.inner.disk.remove_dir(topic).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Frames of a log that goes are never replayed into another one.
+    fn forget(&self, partition: TopicPartition) -> Result<(), LogError> {
+        self.check()?;
+        lock_of(&self.inner.replayed).remove(&partition);
+        let mut write_ahead = self.write_ahead();
+        write_ahead.uncover(|(covered, _)| *covered == partition);
+        let forgotten = write_ahead.forget(partition, Offset::ZERO, 0, Offset::ZERO);
+        forgotten.inspect_err(|error| self.fail(error))
+    }
+
+    fn move_aside(&self, path: &Path, into: &Path, name: &str) -> Result<PathBuf, LogError> {
+        let disk = &self.inner.disk;
+        let rename = || {
+            if !disk.exists(into)? {
+                disk.create_dir_all(into)?;
+                disk.sync_dir(&self.inner.root)?;
+            }
+            let taken = disk.list(into)?;
+            let number = |name: &String| name.split('-').next().and_then(|n| n.parse::<u64>().ok());
+            let next = taken.iter().filter_map(number).max().map_or(1, |last| last + 1);
+            let to = into.join(format!("{next}-{name}"));
+            disk.rename(path, &to)?;
+            disk.sync_dir(into)?;
+            disk.sync_dir(path.parent().expect("a log's directory has a parent"))?;
+            Ok(to)
+        };
+        rename().map_err(LogError::io("move aside", path))
+    }
+
+    /// Whether a write or sync failed. Nothing is written any more then; reads still work.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.inner.failure.get().is_some()
+    }
+
+    /// Room on the directory's file system.
+    ///
+    /// # Errors
+    /// When the disk does not tell.
+    pub fn space(&self) -> io::Result<Space> {
+        self.inner.disk.space(&self.inner.root)
+    }
+
+    /// Makes `logs` durable, writes their checkpoints, empties the write-ahead file, and leaves the
+    /// mark of a clean stop. Nothing may be appended afterwards.
+    ///
+    /// # Errors
+    /// When the disk fails: there is no mark then, and the next start recovers.
+    pub fn close<'l>(
+        &self,
+        logs: impl IntoIterator<Item = &'l mut Log<D>>,
+    ) -> Result<(), LogError> {
+        self.check()?;
+        for log in logs {
+            log.sync_and_checkpoint()?;
+        }
+        self.write_ahead().close().inspect_err(|error| self.fail(error))?;
+        let mark = self.inner.root.join(CLEAN);
+        let directory_id = self.inner.identity.directory_id;
+        identity::save_clean_mark(&self.inner.disk, &mark, &self.inner.boot_id, directory_id)
+    }
+
+    /// Refuses when the directory has failed.
+    pub(crate) fn check(&self) -> Result<(), LogError> {
+        match self.inner.failure.get() {
+            None => Ok(()),
+            Some(reason) => Err(LogError::DirectoryFailed {
+                path: self.inner.root.clone(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// From now on nothing is written: what the disk holds is no longer certain.
+    pub(crate) fn fail(&self, error: &LogError) {
+        self.inner.failure.get_or_init(|| error.to_string());
+    }
+
+    pub(crate) fn write_ahead(&self) -> MutexGuard<'_, WriteAhead<D>> {
+        lock_of(&self.inner.write_ahead)
+    }
+}
+
+fn lock_of<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("a panic while this is locked is a bug that ends the process")
+}
+
+fn create_root<D: Disk>(disk: &D, root: &Path) -> Result<(), LogError> {
+    let create = || {
+        if disk.exists(root)? {
+            return Ok(());
+        }
+        disk.create_dir_all(root)?;
+        match root.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => disk.sync_dir(parent),
+            _ => Ok(()),
+        }
+    };
+    create().map_err(LogError::io("create", root))
+}
+
+fn lock<D: Disk>(disk: &D, root: &Path) -> Result<Box<dyn Send + Sync>, OpenError> {
+    let path = root.join(LOCK);
+    disk.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked(root.to_owned()),
+        _ => OpenError::Disk(LogError::io("lock", &path)(error)),
+    })
+}
+
+fn has_data<D: Disk>(disk: &D, root: &Path) -> Result<bool, LogError> {
+    for part in [TOPICS, METADATA, WRITE_AHEAD, FORMAT] {
+        if disk.exists(&root.join(part)).map_err(LogError::io("look into", root))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn create_parts<D: Disk>(disk: &D, root: &Path) -> Result<(), LogError> {
+    let create = || {
+        for part in [TOPICS, WRITE_AHEAD] {
+            disk.create_dir_all(&root.join(part))?;
+        }
+        disk.sync_dir(root)
+    };
+    create().map_err(LogError::io("create parts of", root))
+}
+
+fn remove_deleted<D: Disk>(disk: &D, root: &Path) -> Result<(), LogError> {
+    let deleted = root.join(DELETED);
+    let remove = || {
+        if !disk.exists(&deleted)? {
+            return Ok(());
+        }
+        for name in disk.list(&deleted)? {
+            remove_tree(disk, &deleted.join(name))?;
+        }
+        Ok(())
+    };
+    remove().map_err(LogError::io("empty", &deleted))
+}
+
+/// Removes a directory of files.
+fn remove_tree<D: Disk>(disk: &D, directory: &Path) -> io::Result<()> {
+    for name in disk.list(directory)? {
+        disk.remove_file(&directory.join(name))?;
+    }
+    disk.remove_dir(directory)
+}
+
+fn topic_directories<D: Disk>(disk: &D, topics: &Path) -> Result<Vec<(Uuid, PathBuf)>, LogError> {
+    let names = disk.list(topics).map_err(LogError::io("list", topics))?;
+    let found = names.iter().filter_map(|name| Some((topic_of(name)?, topics.join(name))));
+    Ok(found.collect())
+}
+
+fn replay<D: Disk>(disk: &D, root: &Path, directory_id: Uuid) -> Result<Replayed, LogError> {
+    let topics: BTreeMap<Uuid, PathBuf> =
+        topic_directories(disk, &root.join(TOPICS))?.into_iter().collect();
+    let path_of = |partition: TopicPartition| {
+        if partition == LogPlace::Metadata.partition() {
+            return Some(root.join(METADATA));
+        }
+        Some(topics.get(&partition.topic)?.join(partition.partition.to_string()))
+    };
+    write_ahead::replay(disk, &root.join(WRITE_AHEAD), directory_id, path_of)
+}

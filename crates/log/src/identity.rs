@@ -1,0 +1,92 @@
+//! Whose data a directory holds: the `format` file, and the mark of a clean stop.
+
+use std::path::Path;
+
+use towpath_model::{BrokerId, Uuid};
+
+use crate::disk::Disk;
+use crate::envelope::{self, Kind, Payload, Unreadable, put_text};
+use crate::error::{LogError, OpenError};
+
+const FORMAT: Kind = *b"TPfm";
+const CLEAN: Kind = *b"TPcl";
+const BYTES_MAX: u64 = 4096;
+
+/// Who owns a data directory. A directory of another cluster or node is refused by whoever
+/// compares this with the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster's id.
+    pub cluster_id: String,
+    /// The broker's id in it.
+    pub node_id: BrokerId,
+    /// The directory's own id: a new one after a disk was replaced.
+    pub directory_id: Uuid,
+}
+
+impl Identity {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_text(&mut out, &self.cluster_id);
+        out.extend_from_slice(&self.node_id.0.to_be_bytes());
+        out.extend_from_slice(&self.directory_id.0);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Identity> {
+        let mut payload = Payload(bytes);
+        Some(Identity {
+            cluster_id: payload.text()?.to_owned(),
+            node_id: BrokerId(payload.i32()?),
+            directory_id: Uuid(payload.array()?),
+        })
+    }
+
+    /// Writes the `format` file; durable when this returns.
+    pub(crate) fn save<D: Disk>(&self, disk: &D, path: &Path) -> Result<(), LogError> {
+        envelope::replace_file(disk, path, &envelope::seal(FORMAT, &self.encode()))
+    }
+
+    /// Reads the `format` file; `None` when it does not exist.
+    pub(crate) fn load<D: Disk>(disk: &D, path: &Path) -> Result<Option<Identity>, OpenError> {
+        let Some(bytes) = envelope::read_file(disk, path, BYTES_MAX)? else { return Ok(None) };
+        let damaged = || OpenError::NoFormat(path.to_owned());
+        match envelope::open(FORMAT, &bytes) {
+            Ok(payload) => Identity::decode(payload).map(Some).ok_or_else(damaged),
+            Err(Unreadable::Damaged) => Err(damaged()),
+            Err(Unreadable::Version { what, found, known }) => {
+                Err(OpenError::Version { path: path.to_owned(), what, found, known })
+            }
+        }
+    }
+}
+
+/// Leaves the mark of a clean stop.
+pub(crate) fn save_clean_mark<D: Disk>(
+    disk: &D,
+    path: &Path,
+    boot_id: &str,
+    directory_id: Uuid,
+) -> Result<(), LogError> {
+    let mut payload = Vec::new();
+    put_text(&mut payload, boot_id);
+    payload.extend_from_slice(&directory_id.0);
+    envelope::replace_file(disk, path, &envelope::seal(CLEAN, &payload))
+}
+
+/// Whether the last stop was clean; the mark is gone, durably, when this returns.
+pub(crate) fn take_clean_mark<D: Disk>(
+    disk: &D,
+    path: &Path,
+    directory_id: Uuid,
+) -> Result<bool, LogError> {
+    let Some(bytes) = envelope::read_file(disk, path, BYTES_MAX)? else { return Ok(false) };
+    let failed = LogError::io("remove", path);
+    let root = path.parent().expect("the mark lies in the data directory");
+    disk.remove_file(path).and_then(|()| disk.sync_dir(root)).map_err(failed)?;
+    let is_ours = |payload: &[u8]| {
+        let mut payload = Payload(payload);
+        payload.text().is_some() && payload.array() == Some(directory_id.0)
+    };
+    Ok(envelope::open(CLEAN, &bytes).is_ok_and(is_ours))
+}

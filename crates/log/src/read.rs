@@ -1,0 +1,314 @@
+//! Finds the file region that holds some records.
+//!
+//! Whole batches, as stored, inside one segment: so that a fetch answer can be sent from the file
+//! without a copy. A lookup walks from an index entry, at most an index interval; the newest
+//! batch, which most readers wait for, is found without any read.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use towpath_model::Offset;
+use towpath_records::BatchHeader;
+
+use crate::disk::{Disk, DiskFile};
+use crate::envelope::read_full;
+use crate::error::{LogError, ReadError};
+use crate::files::OpenSegment;
+use crate::index::{self, Indexed, SparseIndex};
+use crate::log::Log;
+use crate::place::FileKind;
+use crate::scan::{Found, SMALL_BUFFER, Scan};
+use crate::segment::Summary;
+
+/// A region of a segment file that holds whole batches. It stays readable while it is held, even
+/// when the segment is removed.
+pub struct Slice<D: Disk> {
+    /// The segment's file.
+    pub file: Arc<D::File>,
+    /// Where the region begins.
+    pub position: u64,
+    /// Its length in bytes, at least one batch.
+    pub len: usize,
+    /// Base offset of its first batch; may lie before the offset that was asked for.
+    pub first_offset: Offset,
+    /// First offset after it.
+    pub next_offset: Offset,
+}
+
+impl<D: Disk> Slice<D> {
+    /// Reads the region.
+    ///
+    /// # Errors
+    /// When the disk fails or the file was cut meanwhile.
+    pub fn read(&self) -> std::io::Result<Bytes> {
+        let mut bytes = vec![0; self.len];
+        if read_full(&*self.file, &mut bytes, self.position)? < self.len {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(bytes.into())
+    }
+}
+
+impl<D: Disk> Clone for Slice<D> {
+    fn clone(&self) -> Self {
+        Slice { file: Arc::clone(&self.file), ..*self }
+    }
+}
+
+impl<D: Disk> std::fmt::Debug for Slice<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slice")
+            .field("position", &self.position)
+            .field("len", &self.len)
+            .field("first_offset", &self.first_offset)
+            .field("next_offset", &self.next_offset)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A segment that can be read.
+pub(crate) struct Opened<'l, D: Disk> {
+    pub(crate) summary: Summary,
+    pub(crate) file: Arc<D::File>,
+    pub(crate) index: IndexOf<'l>,
+}
+
+/// The active segment's index belongs to the log, a sealed one's is shared.
+pub(crate) enum IndexOf<'l> {
+    Active(&'l SparseIndex),
+    Sealed(Arc<SparseIndex>),
+}
+
+impl Deref for IndexOf<'_> {
+    type Target = SparseIndex;
+
+    fn deref(&self) -> &SparseIndex {
+        match self {
+            IndexOf::Active(index) => index,
+            IndexOf::Sealed(index) => index,
+        }
+    }
+}
+
+/// A batch that was found.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    base_offset: Offset,
+    next_offset: Offset,
+    position: u64,
+    bytes: u64,
+}
+
+impl Start {
+    fn of(header: &BatchHeader, position: u64) -> Start {
+        Start {
+            base_offset: header.base_offset(),
+            next_offset: header.next_offset(),
+            position,
+            bytes: header.size_in_bytes() as u64,
+        }
+    }
+}
+
+impl<D: Disk> Log<D> {
+    /// Finds records from `from` on: whole batches that end at or below `end` and have at most
+    /// `max_bytes` together, beginning with the batch that contains `from`. When already the first
+    /// one is larger, it is returned alone if `at_least_one_batch`. `None` when there is nothing
+    /// to return.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(
+        &self,
+        from: Offset,
+        end: Offset,
+        max_bytes: usize,
+        at_least_one_batch: bool,
+    ) -> Result<Option<Slice<D>>, ReadError> {
+        if from < self.log_start || self.log_end < from {
+            return Err(ReadError::OutOfRange { start: self.log_start, end: self.log_end });
+        }
+        if let Some(damage) = self.damage.iter().find(|d| d.from <= from && from < d.to) {
+            return Err(ReadError::CorruptBatch { from: damage.from, to: damage.to });
+        }
+        let next_damage = self.damage.iter().map(|d| d.from).find(|at| from < *at);
+        let end = end.min(self.log_end).min(next_damage.unwrap_or(self.log_end));
+        if end <= from {
+            return Ok(None);
+        }
+        let first = self.segments.partition_point(|segment| segment.next_offset <= from);
+        for at in first..self.segments.len() {
+            let opened = self.open_segment(at)?;
+            let Some(start) = self.batch_at(&opened, from)? else { continue };
+            if end < start.next_offset {
+                return Ok(None);
+            }
+            return self.slice(opened, start, end, max_bytes as u64, at_least_one_batch);
+        }
+        Ok(None)
+    }
+
+    fn slice(
+        &self,
+        opened: Opened<'_, D>,
+        start: Start,
+        end: Offset,
+        bytes_max: u64,
+        at_least_one_batch: bool,
+    ) -> Result<Option<Slice<D>>, ReadError> {
+        let (mut to, mut next_offset) = self.last_fitting(&opened, start, end, bytes_max)?;
+        if to == start.position {
+            if !at_least_one_batch {
+                return Ok(None);
+            }
+            (to, next_offset) = (start.position + start.bytes, start.next_offset);
+        }
+        assert!(next_offset <= end);
+        Ok(Some(Slice {
+            file: opened.file,
+            position: start.position,
+            len: usize::try_from(to - start.position).expect("a segment has fewer than 2^31 bytes"),
+            first_offset: start.base_offset,
+            next_offset,
+        }))
+    }
+
+    /// The batch of a segment that contains `from`, or the first one after it.
+    fn batch_at(&self, opened: &Opened<'_, D>, from: Offset) -> Result<Option<Start>, ReadError> {
+        if let Some(last) = self.last_batch
+            && !opened.summary.is_sealed
+            && last.base_offset == from
+        {
+            return Ok(Some(Start {
+                base_offset: from,
+                next_offset: self.log_end,
+                position: last.position,
+                bytes: opened.summary.bytes - last.position,
+            }));
+        }
+        let position = self.walk_from(opened, from);
+        let mut scan = Scan::headers(position, opened.summary.bytes, SMALL_BUFFER);
+        loop {
+            match self.step(&mut scan, opened)? {
+                Found::Batch { header, position, .. } if from < header.next_offset() => {
+                    return Ok(Some(Start::of(&header, position)));
+                }
+                Found::Batch { .. } => {}
+                Found::End => return Ok(None),
+                Found::Invalid => {
+                    let to = opened.summary.next_offset;
+                    return Err(ReadError::CorruptBatch { from, to });
+                }
+            }
+        }
+    }
+
+    /// A position at or before the batch that contains `offset`, behind any damage before it.
+    pub(crate) fn walk_from(&self, opened: &Opened<'_, D>, offset: Offset) -> u64 {
+        let base = opened.summary.base_offset;
+        let (_, indexed) = opened.index.at_or_before(base, offset.max(base));
+        let behind_damage = self.damage.iter().filter(|damage| damage.to <= offset);
+        let resumed = behind_damage.filter_map(|damage| damage.resume).filter(|(s, _)| *s == base);
+        resumed.map(|(_, position)| position).fold(indexed, u64::max)
+    }
+
+    /// Where the longest run of whole batches from `start` ends that fits, and the offset after it.
+    fn last_fitting(
+        &self,
+        opened: &Opened<'_, D>,
+        start: Start,
+        end: Offset,
+        bytes_max: u64,
+    ) -> Result<(u64, Offset), ReadError> {
+        let summary = &opened.summary;
+        let limit = start.position.saturating_add(bytes_max);
+        if summary.next_offset <= end && summary.bytes <= limit {
+            return Ok((summary.bytes, summary.next_offset));
+        }
+        let base = summary.base_offset;
+        let by_bytes = opened.index.at_or_before_position(base, limit);
+        let by_offset = opened.index.at_or_before(base, end);
+        let (offset, position) = if by_bytes.1 < by_offset.1 { by_bytes } else { by_offset };
+        let mut fitting = if start.position < position {
+            (position, offset)
+        } else {
+            (start.position, start.base_offset)
+        };
+        let mut scan = Scan::headers(fitting.0, summary.bytes, SMALL_BUFFER);
+        while let Found::Batch { header, position, .. } = self.step(&mut scan, opened)? {
+            let to = position + header.size_in_bytes() as u64;
+            if end < header.next_offset() || limit < to {
+                break;
+            }
+            fitting = (to, header.next_offset());
+        }
+        Ok(fitting)
+    }
+
+    pub(crate) fn step<'s>(
+        &self,
+        scan: &'s mut Scan,
+        opened: &Opened<'_, D>,
+    ) -> Result<Found<'s>, LogError> {
+        scan.next(&*opened.file).map_err(|source| {
+            let path = FileKind::Segment.path(&self.path, opened.summary.base_offset);
+            LogError::io("read", &path)(source)
+        })
+    }
+
+    /// Opens the `at`-th segment, unless it is open.
+    pub(crate) fn open_segment(&self, at: usize) -> Result<Opened<'_, D>, LogError> {
+        let summary = self.segments[at];
+        if let (false, Some(active)) = (summary.is_sealed, &self.active) {
+            let (file, index) = (Arc::clone(&active.file), IndexOf::Active(&active.index));
+            return Ok(Opened { summary, file, index });
+        }
+        let base = summary.base_offset;
+        let open = match self.open.get(base) {
+            Some(open) => open,
+            None => {
+                let open = self.open_sealed(&summary)?;
+                self.open.put(base, open.clone());
+                open
+            }
+        };
+        Ok(Opened { summary, file: open.file, index: IndexOf::Sealed(open.index) })
+    }
+
+    fn open_sealed(&self, summary: &Summary) -> Result<OpenSegment<D::File>, LogError> {
+        let path = FileKind::Segment.path(&self.path, summary.base_offset);
+        let file = self.disk().open(&path).map_err(LogError::io("open", &path))?;
+        let interval = self.config.index_interval_bytes;
+        let index = match index::load(self.disk(), &self.path, summary, interval)? {
+            Some(index) => index,
+            None => index_of(&file, summary, interval).map_err(LogError::io("read", &path))?,
+        };
+        Ok(OpenSegment { file: Arc::new(file), index: Arc::new(index) })
+    }
+}
+
+/// Builds an index by walking a segment's headers.
+pub(crate) fn index_of(
+    file: &impl DiskFile,
+    summary: &Summary,
+    interval_bytes: u32,
+) -> std::io::Result<SparseIndex> {
+    let mut index = SparseIndex::new(interval_bytes);
+    let mut walked = Summary::empty(summary.base_offset);
+    let mut scan = Scan::headers(0, summary.bytes, crate::scan::LARGE_BUFFER);
+    while let Found::Batch { header, position, .. } = scan.next(file)? {
+        if header.base_offset() < walked.next_offset {
+            break;
+        }
+        index.note(&Indexed {
+            segment: summary.base_offset,
+            base_offset: header.base_offset(),
+            position,
+            bytes: header.size_in_bytes() as u64,
+            max_timestamp_before: walked.max_timestamp,
+        });
+        walked.note(&header);
+    }
+    Ok(index)
+}

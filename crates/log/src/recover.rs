@@ -1,0 +1,675 @@
+//! Opens a log: finds its end, cuts what was torn, and reports what was lost.
+//!
+//! ```text
+//!  segments ──trusted──┬── scanned, checksum by checksum ──▶ first invalid batch at p
+//!                      └ durable point of the checkpoint
+//!
+//!  p < known durable   damage: never cut, reads of the range are refused
+//!  p ≥ known durable   torn or reordered writes that nobody was promised: cut at p
+//! ```
+//!
+//! What is known to have been durable is the checkpoint's durable offset, or what the write-ahead
+//! file said, whichever is later. What the scan finds beyond the checkpoint is synced before it
+//! counts as durable: after a kill it may be in the page cache only.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use towpath_model::{LeaderEpoch, Offset, TopicPartition};
+use towpath_records::BatchHeader;
+
+use crate::checkpoint::{self, Checkpoints, Point};
+use crate::directory::DataDirectory;
+use crate::disk::{Disk, DiskFile};
+use crate::envelope::read_full;
+use crate::error::LogError;
+use crate::files::{OpenSegment, OpenSegments};
+use crate::index::{self, Indexed, SparseIndex};
+use crate::log::{Active, Log, LogConfig, note_epoch};
+use crate::place::{FileKind, LogPlace};
+use crate::scan::{Found, LARGE_BUFFER, Scan};
+use crate::segment::Summary;
+
+const SECTOR: usize = 512;
+/// Reserved space up to this size is read to see that it is zeros; more is cut off unread.
+const ZEROS_READ_MAX: u64 = 1 << 20;
+
+/// The end of a log that was cut because nobody had been promised what followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The new log end offset.
+    pub at: Offset,
+    /// Bytes behind it that were not zeros, at least.
+    pub bytes: u64,
+    /// Whole batches were found behind the first invalid one: writes that reached the disk out of
+    /// order.
+    pub was_reordered: bool,
+    /// The invalid batch does not look torn: none of its sectors is missing. It may be damage.
+    pub is_suspect: bool,
+}
+
+/// What opening a log found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovery {
+    /// Whose log.
+    pub partition: TopicPartition,
+    /// The end that was cut off, if one was.
+    pub cut: Option<Cut>,
+    /// Records that were durable and are unreadable.
+    pub damage: Vec<Range<Offset>>,
+    /// Bytes that were read.
+    pub scanned_bytes: u64,
+}
+
+impl Recovery {
+    /// For logs that are of no use with a hole in them.
+    ///
+    /// # Errors
+    /// [`LogError::Corrupt`] with the first damaged range.
+    pub fn refuse_damage(&self) -> Result<(), LogError> {
+        match self.damage.first() {
+            None => Ok(()),
+            Some(range) => Err(LogError::Corrupt {
+                partition: self.partition,
+                from: range.start,
+                to: range.end,
+            }),
+        }
+    }
+}
+
+/// Records `[from, to)` are unreadable; `resume` is where the batch at `to` lies, where it is in
+/// the same segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Damage {
+    pub(crate) from: Offset,
+    pub(crate) to: Offset,
+    pub(crate) resume: Option<(Offset, u64)>,
+}
+
+/// Opens the log at `place`. `replayed` is up to where the write-ahead file made it durable.
+pub(crate) fn open<D: Disk>(
+    directory: DataDirectory<D>,
+    place: &LogPlace,
+    config: LogConfig,
+    replayed: Option<Offset>,
+) -> Result<(Log<D>, Recovery), LogError> {
+    let path = directory.inner.root.join(place.path());
+    let disk = directory.inner.disk.clone();
+    let has_directory = disk.exists(&path).map_err(LogError::io("look for", &path))?;
+    let (checkpoints, found) = Checkpoints::load(disk.clone(), path.clone())?;
+    let mut recover = Recover {
+        config,
+        was_clean: directory.inner.was_clean,
+        readable: (found == checkpoint::Found::Readable).then_some(checkpoints.latest.durable),
+        known: None,
+        log_start: checkpoints.latest.log_start,
+        expected: Offset::ZERO,
+        epochs: checkpoints.latest.epochs.clone(),
+        segments: Vec::new(),
+        last: None,
+        damage: Vec::new(),
+        cut: None,
+        scanned_bytes: 0,
+        has_changed: false,
+        disk,
+        path,
+    };
+    recover.known = match found {
+        checkpoint::Found::Nothing => Some(replayed.unwrap_or(Offset::ZERO)),
+        checkpoint::Found::Readable => Some(checkpoints.latest.durable.offset).max(replayed),
+        checkpoint::Found::Damaged => None,
+    };
+    if has_directory {
+        recover.run()?;
+    }
+    recover.finish(directory, place, checkpoints, has_directory)
+}
+
+struct Recover<D: Disk> {
+    disk: D,
+    path: PathBuf,
+    config: LogConfig,
+    was_clean: bool,
+    /// The durable point of a readable checkpoint: what lies in segments before it is trusted.
+    readable: Option<Point>,
+    /// Everything before it was durable. `None` when there were checkpoints and none is readable:
+    /// then nothing that has something valid behind it is cut.
+    known: Option<Offset>,
+    log_start: Offset,
+    /// The offset that must come next: the log end so far.
+    expected: Offset,
+    epochs: Vec<(LeaderEpoch, Offset)>,
+    segments: Vec<Summary>,
+    /// File and index of the last of `segments`.
+    last: Option<(D::File, SparseIndex)>,
+    damage: Vec<Damage>,
+    cut: Option<Cut>,
+    scanned_bytes: u64,
+    /// Something was found that the checkpoint does not say.
+    has_changed: bool,
+}
+
+/// Whether the walk goes on to the next segment.
+enum Next {
+    Segment,
+    Nothing,
+}
+
+impl<D: Disk> Recover<D> {
+    fn run(&mut self) -> Result<(), LogError> {
+        let bases = self.segments_on_disk()?;
+        let Some(first) = bases.first() else { return Ok(()) };
+        if self.readable.is_none() {
+            self.log_start = *first;
+        }
+        self.expected = *first;
+        if self.log_start < *first {
+            self.expected = self.log_start;
+        }
+        for (at, base) in bases.iter().enumerate() {
+            let next_base = bases.get(at + 1).copied();
+            let next = self.segment(*base, next_base)?;
+            if let Next::Nothing = next {
+                self.remove_segments(&bases[at + 1..])?;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Base offsets of the segments, without those that lie below the log start; unfinished files
+    /// are removed.
+    fn segments_on_disk(&mut self) -> Result<Vec<Offset>, LogError> {
+        let names = self.disk.list(&self.path).map_err(LogError::io("list", &self.path))?;
+        for name in names.iter().filter(|name| name.ends_with(".tmp")) {
+            let path = self.path.join(name);
+            self.disk.remove_file(&path).map_err(LogError::io("remove", &path))?;
+        }
+        let mut bases: Vec<Offset> =
+            names.iter().filter_map(|name| FileKind::Segment.offset_in(name)).collect();
+        bases.sort_unstable();
+        if self.readable.is_some() {
+            let start = self.log_start;
+            let below = bases.windows(2).take_while(|pair| pair[1] <= start).count();
+            self.remove_segments(&bases[..below])?;
+            bases.drain(..below);
+        }
+        Ok(bases)
+    }
+
+    /// Newest first, so that what a crash leaves has no hole.
+    fn remove_segments(&mut self, bases: &[Offset]) -> Result<(), LogError> {
+        for base in bases.iter().rev() {
+            remove_segment_files(&self.disk, &self.path, *base)?;
+            self.has_changed = true;
+        }
+        Ok(())
+    }
+
+    fn segment(&mut self, base: Offset, next_base: Option<Offset>) -> Result<Next, LogError> {
+        if base != self.expected
+            && let Next::Nothing = self.gap(base)
+        {
+            self.remove_segments(&[base])?;
+            return Ok(Next::Nothing);
+        }
+        let path = FileKind::Segment.path(&self.path, base);
+        let failed = |source| LogError::io("read", &path)(source);
+        let file = self.disk.open(&path).map_err(failed)?;
+        let length = file.len().map_err(failed)?;
+        if let Some(summary) = self.trusted(base, next_base, length)? {
+            self.expected = summary.next_offset;
+            self.segments.push(summary);
+            self.last = None;
+            return Ok(Next::Segment);
+        }
+        let (summary, index) = self.begin_of_scan(base, length)?;
+        let scan = Scan::bodies(summary.bytes, length, LARGE_BUFFER);
+        let scanned_from = summary.bytes;
+        let mut walk = Walk { path, file, length, next_base, summary, index, scan, damaged: false };
+        let next = self.walk(&mut walk)?;
+        self.scanned_bytes += walk.scan.bytes_read();
+        self.keep(walk, scanned_from)?;
+        Ok(next)
+    }
+
+    /// The summary of a sealed segment that lies wholly before the checkpoint's durable point.
+    fn trusted(
+        &self,
+        base: Offset,
+        next_base: Option<Offset>,
+        length: u64,
+    ) -> Result<Option<Summary>, LogError> {
+        let durable_in = self.readable.and_then(|point| point.segment);
+        if durable_in.is_none_or(|segment| segment <= base) {
+            return Ok(None);
+        }
+        let summary = index::load_summary(&self.disk, &self.path, base)?;
+        Ok(summary.filter(|summary| {
+            summary.is_sealed && summary.bytes <= length && Some(summary.next_offset) == next_base
+        }))
+    }
+
+    /// What is known of the segment already: the prefix that its index describes, when the
+    /// checkpoint says that this prefix is durable.
+    fn begin_of_scan(
+        &mut self,
+        base: Offset,
+        length: u64,
+    ) -> Result<(Summary, SparseIndex), LogError> {
+        let interval = self.config.index_interval_bytes;
+        if let Some(point) = self.readable
+            && point.segment == Some(base)
+            && let Some(summary) = index::load_summary(&self.disk, &self.path, base)?
+            && summary.next_offset <= point.offset
+            && summary.bytes <= point.position.min(length)
+            && let Some(index) = index::load(&self.disk, &self.path, &summary, interval)?
+        {
+            self.expected = summary.next_offset;
+            return Ok((summary, index));
+        }
+        Ok((Summary::empty(base), SparseIndex::new(interval)))
+    }
+
+    fn walk(&mut self, walk: &mut Walk<D>) -> Result<Next, LogError> {
+        loop {
+            match walk.step()? {
+                Step::Batch(header, position) if self.follows(&header, walk.next_base) => {
+                    walk.note(&header, position);
+                    note_epoch(&mut self.epochs, &header);
+                    self.expected = header.next_offset();
+                }
+                Step::End if !self.is_missing_something(walk.next_base) => {
+                    return Ok(Next::Segment);
+                }
+                Step::Batch(_, at) | Step::Invalid(at) => {
+                    if let Some(next) = self.invalid(walk, at)? {
+                        return Ok(next);
+                    }
+                }
+                Step::End => {
+                    let at = walk.scan.position();
+                    if let Some(next) = self.invalid(walk, at)? {
+                        return Ok(next);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a batch may come next. Sealed segments may have gaps: compaction leaves them.
+    fn follows(&self, header: &BatchHeader, next_base: Option<Offset>) -> bool {
+        match next_base {
+            None => header.base_offset() == self.expected,
+            Some(next_base) => {
+                self.expected <= header.base_offset() && header.next_offset() <= next_base
+            }
+        }
+    }
+
+    fn is_missing_something(&self, next_base: Option<Offset>) -> bool {
+        match self.known {
+            Some(known) => self.expected < known && next_base != Some(self.expected),
+            None => next_base.is_some_and(|next_base| self.expected != next_base),
+        }
+    }
+
+    /// No batch that may come next lies at `at`. `None`: one lies further on, and the walk resumes
+    /// there.
+    fn invalid(&mut self, walk: &mut Walk<D>, at: u64) -> Result<Option<Next>, LogError> {
+        let was_durable = self.known.is_none_or(|known| self.expected < known);
+        walk.scan = Scan::bodies(at, walk.length, LARGE_BUFFER);
+        let (expected, next_base, known) = (self.expected, walk.next_base, self.known);
+        let is_plausible = |header: &BatchHeader| {
+            let is_in_segment = next_base.is_none_or(|next| header.next_offset() <= next);
+            expected <= header.base_offset() && is_in_segment
+        };
+        let resumed = walk.resynchronise(is_plausible)?;
+        if was_durable {
+            let resumed =
+                resumed.filter(|header| known.is_none_or(|known| header.base_offset() <= known));
+            if let Some(header) = resumed {
+                let resume = Some((walk.summary.base_offset, walk.scan.position()));
+                self.note_damage(header.base_offset(), resume);
+                walk.damaged = true;
+                walk.index.expect_entry();
+                return Ok(None);
+            }
+            return self.lost_to_the_end(walk, at).map(Some);
+        }
+        self.cut(walk, at, resumed.is_some())?;
+        Ok(Some(Next::Nothing))
+    }
+
+    /// Durable records are gone, and nothing valid follows them in their segment.
+    fn lost_to_the_end(&mut self, walk: &mut Walk<D>, at: u64) -> Result<Next, LogError> {
+        match (self.known, walk.next_base) {
+            // The next segment tells how far the hole goes.
+            (None, Some(_)) => {
+                walk.damaged = true;
+                Ok(Next::Segment)
+            }
+            (Some(known), Some(next_base)) if next_base <= known => {
+                walk.damaged = true;
+                Ok(Next::Segment)
+            }
+            (None, None) => {
+                self.cut(walk, at, false)?;
+                Ok(Next::Nothing)
+            }
+            (Some(known), _) => {
+                walk.damaged = true;
+                self.note_damage(known, None);
+                Ok(Next::Nothing)
+            }
+        }
+    }
+
+    fn note_damage(&mut self, to: Offset, resume: Option<(Offset, u64)>) {
+        if self.expected < to {
+            self.damage.push(Damage { from: self.expected, to, resume });
+            self.expected = to;
+        }
+    }
+
+    /// The segment at `base` does not begin where the one before ended.
+    fn gap(&mut self, base: Offset) -> Next {
+        let known = self.known.unwrap_or(base);
+        if base < self.expected {
+            return Next::Nothing;
+        }
+        if base <= known {
+            self.note_damage(base, None);
+            return Next::Segment;
+        }
+        if self.expected < known {
+            self.note_damage(known, None);
+        } else {
+            let at = self.expected;
+            self.cut.get_or_insert(Cut { at, bytes: 0, was_reordered: true, is_suspect: false });
+        }
+        Next::Nothing
+    }
+
+    fn cut(&mut self, walk: &mut Walk<D>, at: u64, is_followed: bool) -> Result<(), LogError> {
+        let (bytes, looks_torn) = walk.look_at_tail(at)?;
+        let was_reordered = is_followed || walk.next_base.is_some();
+        self.cut = Some(Cut {
+            at: self.expected,
+            bytes,
+            was_reordered,
+            is_suspect: !looks_torn && !was_reordered,
+        });
+        walk.truncate(at)?;
+        self.has_changed = true;
+        Ok(())
+    }
+
+    fn keep(&mut self, mut walk: Walk<D>, scanned_from: u64) -> Result<(), LogError> {
+        // Nobody else appends behind what is damaged: the next segment begins after it.
+        let is_last = walk.next_base.is_none() || self.cut.is_some();
+        walk.summary.is_sealed |= !is_last || walk.damaged;
+        if is_last && !walk.damaged {
+            walk.summary.is_sealed &= scanned_from == walk.summary.bytes;
+            self.trim(&mut walk)?;
+        }
+        if scanned_from < walk.summary.bytes {
+            walk.file.sync_data().map_err(LogError::io("sync", &walk.path))?;
+            self.has_changed = true;
+        }
+        let base = walk.summary.base_offset;
+        if walk.damaged {
+            // Without an index every start scans the segment, and finds the damage, again.
+            remove_index_files(&self.disk, &self.path, base)?;
+        } else if walk.summary.is_sealed && scanned_from < walk.summary.bytes {
+            let _ = index::Files::new(&self.path, &walk.index, &walk.summary).save(&self.disk);
+        }
+        self.segments.push(walk.summary);
+        self.last = Some((walk.file, walk.index));
+        Ok(())
+    }
+
+    /// Has zeros, or nothing, behind the last batch. Bytes that reached the disk behind a batch
+    /// that did not would otherwise follow the next append.
+    fn trim(&mut self, walk: &mut Walk<D>) -> Result<(), LogError> {
+        let is_untouched = self.was_clean
+            && self.readable.is_some_and(|point| point.offset == walk.summary.next_offset);
+        if is_untouched || walk.length == walk.summary.bytes {
+            return Ok(());
+        }
+        if walk.length - walk.summary.bytes <= ZEROS_READ_MAX {
+            let (bytes, _) = walk.look_at_tail(walk.summary.bytes)?;
+            if bytes == 0 {
+                return Ok(());
+            }
+            let at = self.expected;
+            self.cut.get_or_insert(Cut { at, bytes, was_reordered: true, is_suspect: false });
+        }
+        self.has_changed = true;
+        walk.truncate(walk.summary.bytes)
+    }
+
+    fn finish(
+        mut self,
+        directory: DataDirectory<D>,
+        place: &LogPlace,
+        mut checkpoints: Checkpoints<D>,
+        has_directory: bool,
+    ) -> Result<(Log<D>, Recovery), LogError> {
+        if self.segments.is_empty() {
+            self.expected = self.expected.max(self.log_start);
+            let known = self.known.unwrap_or(self.log_start);
+            self.note_damage(known, None);
+        }
+        if self.expected < self.log_start {
+            let bases: Vec<Offset> = self.segments.drain(..).map(|s| s.base_offset).collect();
+            self.remove_segments(&bases)?;
+            self.last = None;
+            self.expected = self.log_start;
+        }
+        let log_start = self.log_start;
+        self.damage.retain(|damage| log_start < damage.to);
+        for damage in &mut self.damage {
+            damage.from = damage.from.max(log_start);
+        }
+        let durable = Point {
+            offset: self.expected,
+            segment: self.segments.last().map(|last| last.base_offset),
+            position: self.segments.last().map_or(0, |last| last.bytes),
+        };
+        let epoch_starts = self.epochs.partition_point(|(_, start)| *start < self.expected);
+        self.epochs.truncate(epoch_starts);
+        let open = OpenSegments::new();
+        let active = self.active(&open)?;
+        if has_directory && self.readable != Some(durable) {
+            self.has_changed = true;
+        }
+        if self.has_changed {
+            self.sync_names(&directory)?;
+            self.save(&mut checkpoints, &active, durable)?;
+        }
+        let partition = place.partition();
+        let damage = self.damage.iter().map(|damage| damage.from..damage.to).collect();
+        let scanned_bytes = self.scanned_bytes;
+        let recovery = Recovery { partition, cut: self.cut, damage, scanned_bytes };
+        let log = Log {
+            directory,
+            partition,
+            path: self.path,
+            has_directory,
+            config: self.config,
+            generation: Arc::new(AtomicU64::new(0)),
+            checkpoints: Arc::new(Mutex::new(checkpoints)),
+            log_start: self.log_start,
+            log_end: self.expected,
+            durable,
+            taken: durable,
+            segments: self.segments,
+            active,
+            sealed_unsynced: Vec::new(),
+            open,
+            epochs: self.epochs,
+            damage: self.damage,
+            new_names: Vec::new(),
+            last_batch: None,
+            checkpoint_is_due: false,
+            bytes_since_checkpoint: 0,
+            bytes_since_snapshot: 0,
+        };
+        log.assert_invariants();
+        Ok((log, recovery))
+    }
+
+    /// The last segment, when it can be appended to.
+    fn active(&mut self, open: &OpenSegments<D::File>) -> Result<Option<Active<D>>, LogError> {
+        let Some(last) = self.segments.last_mut() else { return Ok(None) };
+        let Some((file, index)) = self.last.take() else {
+            last.is_sealed = true;
+            return Ok(None);
+        };
+        let file = Arc::new(file);
+        let is_appendable = !last.is_sealed && last.next_offset == self.expected;
+        last.is_sealed = !is_appendable;
+        if !is_appendable {
+            let index = Arc::new(index);
+            open.put(last.base_offset, OpenSegment { file, index });
+            return Ok(None);
+        }
+        let path = FileKind::Segment.path(&self.path, last.base_offset);
+        let allocated = file.len().map_err(LogError::io("read", &path))?;
+        Ok(Some(Active { file, allocated, index }))
+    }
+
+    /// Names that a crash of the system could still take back.
+    fn sync_names(&self, directory: &DataDirectory<D>) -> Result<(), LogError> {
+        let root = &directory.inner.root;
+        for above in self.path.ancestors().take_while(|above| above.starts_with(root)) {
+            self.disk.sync_dir(above).map_err(LogError::io("sync names in", above))?;
+        }
+        Ok(())
+    }
+
+    fn save(
+        &self,
+        checkpoints: &mut Checkpoints<D>,
+        active: &Option<Active<D>>,
+        durable: Point,
+    ) -> Result<(), LogError> {
+        if let (Some(active), Some(last)) = (active, self.segments.last()) {
+            let _ = index::Files::new(&self.path, &active.index, last).save(&self.disk);
+        }
+        checkpoints.latest.log_start = self.log_start;
+        checkpoints.latest.durable = durable;
+        checkpoints.latest.epochs.clone_from(&self.epochs);
+        match checkpoints.save() {
+            // Without room the next start scans again.
+            Err(error) if error.is_disk_full() => Ok(()),
+            saved => saved,
+        }
+    }
+}
+
+/// One segment while it is scanned.
+struct Walk<D: Disk> {
+    path: PathBuf,
+    file: D::File,
+    length: u64,
+    next_base: Option<Offset>,
+    summary: Summary,
+    index: SparseIndex,
+    scan: Scan,
+    damaged: bool,
+}
+
+enum Step {
+    Batch(BatchHeader, u64),
+    End,
+    Invalid(u64),
+}
+
+impl<D: Disk> Walk<D> {
+    fn step(&mut self) -> Result<Step, LogError> {
+        let at = self.scan.position();
+        let found = self.scan.next(&self.file).map_err(LogError::io("read", &self.path))?;
+        Ok(match found {
+            Found::Batch { header, position, .. } => Step::Batch(header, position),
+            Found::End => Step::End,
+            Found::Invalid => Step::Invalid(at),
+        })
+    }
+
+    fn note(&mut self, header: &BatchHeader, position: u64) {
+        // Behind damage the batches no longer follow each other without a hole.
+        self.summary.bytes = position;
+        self.index.note(&Indexed {
+            segment: self.summary.base_offset,
+            base_offset: header.base_offset(),
+            position,
+            bytes: header.size_in_bytes() as u64,
+            max_timestamp_before: self.summary.max_timestamp,
+        });
+        self.summary.note(header);
+    }
+
+    fn resynchronise(
+        &mut self,
+        is_plausible: impl Fn(&BatchHeader) -> bool,
+    ) -> Result<Option<BatchHeader>, LogError> {
+        let failed = LogError::io("read", &self.path);
+        self.scan.resynchronise(&self.file, is_plausible).map_err(failed)
+    }
+
+    /// Bytes from `at` to the last one that is not zero, of the first MiB; and whether a sector of
+    /// them is missing, as after a torn write.
+    fn look_at_tail(&self, at: u64) -> Result<(u64, bool), LogError> {
+        let size = self.length.saturating_sub(at).min(ZEROS_READ_MAX) as usize;
+        let mut bytes = vec![0; size];
+        let failed = LogError::io("read", &self.path);
+        let read = read_full(&self.file, &mut bytes, at).map_err(failed)?;
+        let used = bytes[..read].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let to_sector = SECTOR - (at % SECTOR as u64) as usize;
+        let first = to_sector.min(used);
+        let mut sectors = bytes[first..read].chunks(SECTOR);
+        let claimed = BatchHeader::parse(&bytes[..read]).map_or(0, |h| h.size_in_bytes());
+        let is_short = read < claimed;
+        let within = claimed.max(used).saturating_sub(first).div_ceil(SECTOR);
+        let is_torn = is_short || sectors.by_ref().take(within).any(|s| s.iter().all(|b| *b == 0));
+        Ok((used as u64, is_torn))
+    }
+
+    fn truncate(&mut self, at: u64) -> Result<(), LogError> {
+        let cut = self.file.truncate(at).and_then(|()| self.file.sync_data());
+        cut.map_err(LogError::io("cut", &self.path))?;
+        self.length = at;
+        Ok(())
+    }
+}
+
+/// Removes a segment and its indexes; not durable before a sync of the directory.
+pub(crate) fn remove_segment_files<D: Disk>(
+    disk: &D,
+    directory: &std::path::Path,
+    base: Offset,
+) -> Result<(), LogError> {
+    remove_index_files(disk, directory, base)?;
+    remove_if_there(disk, &FileKind::Segment.path(directory, base))
+}
+
+fn remove_index_files<D: Disk>(
+    disk: &D,
+    directory: &std::path::Path,
+    base: Offset,
+) -> Result<(), LogError> {
+    for kind in [FileKind::Index, FileKind::TimeIndex] {
+        remove_if_there(disk, &kind.path(directory, base))?;
+    }
+    Ok(())
+}
+
+fn remove_if_there<D: Disk>(disk: &D, path: &std::path::Path) -> Result<(), LogError> {
+    let remove = || if disk.exists(path)? { disk.remove_file(path) } else { Ok(()) };
+    remove().map_err(LogError::io("remove", path))
+}

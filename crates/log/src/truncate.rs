@@ -1,0 +1,167 @@
+//! Cuts the end of a log: what a follower holds and its leader does not.
+//!
+//! Order, so that no crash brings back what was cut: the generation rises (rounds that are under
+//! way vouch for nothing any more), the write-ahead file forgets, the checkpoint's durable offset is
+//! lowered, and only then the segments are touched.
+
+use std::sync::atomic::Ordering;
+
+use towpath_model::Offset;
+
+use crate::checkpoint::Point;
+use crate::disk::{Disk, DiskFile};
+use crate::error::LogError;
+use crate::index::SparseIndex;
+use crate::log::{Active, Log};
+use crate::place::FileKind;
+use crate::read::index_of;
+use crate::recover::remove_segment_files;
+use crate::scan::{Found, LARGE_BUFFER, Scan};
+use crate::segment::Summary;
+
+impl<D: Disk> Log<D> {
+    /// Removes every batch that holds `offset` or a later one; durable when this returns. What is
+    /// left and was not durable is dirty again. Damage above `offset` goes with it.
+    ///
+    /// # Errors
+    /// When the disk fails; then the directory has failed, for the log is neither as before nor cut.
+    ///
+    /// # Panics
+    /// When `offset` is below the log start offset.
+    pub fn truncate_to(&mut self, offset: Offset) -> Result<(), LogError> {
+        assert!(self.log_start <= offset);
+        self.directory.check()?;
+        if self.log_end <= offset {
+            return Ok(());
+        }
+        let to = self.boundary_at(offset)?;
+        let result = self.truncate_at(to);
+        self.assert_invariants();
+        result.inspect_err(|error| self.directory.fail(error))
+    }
+
+    /// The end of the last batch that lies wholly below `offset`.
+    fn boundary_at(&self, offset: Offset) -> Result<Point, LogError> {
+        let nth = self.segments.partition_point(|segment| segment.next_offset <= offset);
+        let Some(segment) = self.segments.get(nth) else {
+            return Ok(Point { offset, ..self.end_point() });
+        };
+        let mut end = segment.base_offset;
+        let mut position = 0;
+        if segment.base_offset < offset {
+            let opened = self.open_segment(nth)?;
+            let start = self.walk_from(&opened, offset);
+            let mut scan = Scan::headers(start, segment.bytes, LARGE_BUFFER);
+            position = start;
+            while let Found::Batch { header, position: at, .. } = self.step(&mut scan, &opened)? {
+                if offset < header.next_offset() {
+                    (end, position) = (header.base_offset(), at);
+                    break;
+                }
+                (end, position) = (header.next_offset(), at + header.size_in_bytes() as u64);
+            }
+        }
+        Ok(Point { offset: end.max(self.log_start), segment: Some(segment.base_offset), position })
+    }
+
+    fn truncate_at(&mut self, to: Point) -> Result<(), LogError> {
+        {
+            let mut write_ahead = self.directory.write_ahead();
+            self.generation.fetch_add(1, Ordering::AcqRel);
+            let segment = to.segment.unwrap_or(Offset::ZERO);
+            write_ahead.forget(self.partition, segment, to.position, to.offset)?;
+            let partition = self.partition;
+            write_ahead.uncover(|(p, base)| *p == partition && segment < *base);
+        }
+        self.epochs.retain(|(_, first)| *first < to.offset);
+        self.damage.retain(|damage| damage.from < to.offset);
+        if to.offset < self.durable.offset {
+            self.durable = to;
+        }
+        // In any case: a round that was under way may have written a later one.
+        self.write_checkpoint()?;
+        self.cut_segments(to)?;
+        self.log_end = to.offset;
+        if self.durable.offset == to.offset {
+            self.durable = self.end_point();
+        }
+        self.taken = self.durable;
+        self.last_batch = None;
+        self.remove_producers_above(to.offset)
+    }
+
+    fn cut_segments(&mut self, to: Point) -> Result<(), LogError> {
+        let Some(base) = to.segment else { return Ok(()) };
+        let kept = self.segments.partition_point(|segment| segment.base_offset < base);
+        let keeps_part = 0 < to.position;
+        let mut removed = self.segments.split_off(kept);
+        let cut = if keeps_part { Some(removed.remove(0)) } else { None };
+        let cut_file = match &cut {
+            Some(summary) => Some(self.file_of(summary)?),
+            None => None,
+        };
+        self.active = None;
+        for summary in removed.iter().rev() {
+            self.drop_segment(summary.base_offset)?;
+        }
+        if let Some((summary, file)) = cut.zip(cut_file) {
+            self.open.forget(summary.base_offset);
+            self.sealed_unsynced.retain(|(base, _)| *base != summary.base_offset);
+            self.reopen_as_active(&summary, file, to)?;
+        }
+        let failed = LogError::io("sync names in", &self.path);
+        self.disk().sync_dir(&self.path).map_err(failed)
+    }
+
+    fn drop_segment(&mut self, base: Offset) -> Result<(), LogError> {
+        self.open.forget(base);
+        self.sealed_unsynced.retain(|(held, _)| *held != base);
+        remove_segment_files(self.disk(), &self.path, base)
+    }
+
+    fn file_of(&self, summary: &Summary) -> Result<std::sync::Arc<D::File>, LogError> {
+        let base = summary.base_offset;
+        if let (false, Some(active)) = (summary.is_sealed, &self.active) {
+            return Ok(active.file.clone());
+        }
+        if let Some((_, file)) = self.sealed_unsynced.iter().find(|(held, _)| *held == base) {
+            return Ok(file.clone());
+        }
+        let path = FileKind::Segment.path(&self.path, base);
+        self.disk().open(&path).map(std::sync::Arc::new).map_err(LogError::io("open", &path))
+    }
+
+    fn reopen_as_active(
+        &mut self,
+        old: &Summary,
+        file: std::sync::Arc<D::File>,
+        to: Point,
+    ) -> Result<(), LogError> {
+        let path = FileKind::Segment.path(&self.path, old.base_offset);
+        let failed = |source| LogError::io("cut", &path)(source);
+        file.truncate(to.position).and_then(|()| file.sync_data()).map_err(failed)?;
+        let (summary, index) = self.summarise(old, &*file, to).map_err(failed)?;
+        self.segments.push(summary);
+        self.active = Some(Active { file, allocated: to.position, index });
+        Ok(())
+    }
+
+    fn summarise(
+        &self,
+        old: &Summary,
+        file: &D::File,
+        to: Point,
+    ) -> std::io::Result<(Summary, SparseIndex)> {
+        let mut summary = Summary::empty(old.base_offset);
+        let mut scan = Scan::headers(0, to.position, LARGE_BUFFER);
+        while let Found::Batch { header, .. } = scan.next(file)? {
+            summary.note(&header);
+        }
+        summary.bytes = to.position;
+        summary.next_offset = to.offset;
+        summary.first_append = old.first_append;
+        summary.last_append = old.last_append;
+        let index = index_of(file, &summary, self.config.index_interval_bytes)?;
+        Ok((summary, index))
+    }
+}

@@ -91,7 +91,8 @@ pub(crate) fn kafka_class_path() -> Result<String> {
     let root = root()?;
     let pom = root.join(POM);
     let file = root.join("target/clients/java/classpath.txt");
-    if is_older(&file, &pom) {
+    let is_whole = |paths: String| paths.trim().split(':').all(|path| Path::new(path).exists());
+    if is_older(&file, &pom) || !fs::read_to_string(&file).is_ok_and(is_whole) {
         fs::create_dir_all(file.parent().expect("the path above has a parent"))?;
         let status = Command::new("mvn")
             .args(["-q", "-B", "-f"])

@@ -1,0 +1,213 @@
+//! Real Kafka clients against a broker: `cargo xtask clients --bootstrap HOST:PORT`.
+//!
+//! The programs lie in `tests/clients`; each prints `VERSION …` and one line `STEP name ok|fail detail` per
+//! thing it tried. This module installs what they need under `target/clients` (never a system package),
+//! runs them one after another, and adds up. It knows no client's business.
+//!
+//! A client whose language or program the machine lacks is skipped with the reason; whether that is
+//! good enough is the caller's choice (`ci`).
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::oracle::root;
+
+mod docs;
+mod kit;
+mod program;
+
+use kit::{Kit, is_on_path, with};
+use program::{last_lines, lines};
+
+const USAGE: &str =
+    "usage: cargo xtask clients --bootstrap HOST:PORT [--only NAME] [--ci] [--write-docs]";
+
+/// What one client did.
+pub(crate) struct ClientReport {
+    /// As in `CLIENTS`.
+    pub(crate) name: &'static str,
+    /// As the client itself says; empty if it never got that far.
+    pub(crate) version: String,
+    /// In the order they ran.
+    pub(crate) steps: Vec<Step>,
+    /// Why it did not run at all.
+    pub(crate) skipped: Option<String>,
+}
+
+/// One thing that a client tried.
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) is_passed: bool,
+    pub(crate) detail: String,
+}
+
+/// What all clients did.
+pub(crate) struct Report {
+    pub(crate) clients: Vec<ClientReport>,
+    ci: bool,
+}
+
+impl Report {
+    /// Whether every step of every client passed; in CI a skipped client is a failure too.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.clients.iter().all(|client| match client.skipped {
+            Some(_) => !self.ci,
+            None => client.steps.iter().all(|step| step.is_passed),
+        })
+    }
+}
+
+/// Runs one `clients` command; `args` are the words after `clients`.
+///
+/// # Errors
+/// Unknown words, and any failed step (or, with `--ci`, any skipped client).
+pub(crate) fn command(args: &[String]) -> Result<()> {
+    let (mut bootstrap, mut only, mut ci, mut write_docs) = (None, None, false, false);
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--bootstrap" => bootstrap = Some(words.next().context(USAGE)?),
+            "--only" => only = Some(words.next().context(USAGE)?),
+            "--ci" => ci = true,
+            "--write-docs" => write_docs = true,
+            _ => bail!(USAGE),
+        }
+    }
+    ensure!(!(write_docs && only.is_some()), "--write-docs needs a run of all clients");
+    let report = run(bootstrap.context(USAGE)?, ci, only.map(String::as_str))?;
+    if write_docs {
+        docs::write(&root()?.join("docs/clients.md"), &report)?;
+    }
+    ensure!(report.is_passed(), "not all clients passed");
+    Ok(())
+}
+
+/// Runs the clients whose name contains `filter`, or all, against the broker at `bootstrap`.
+///
+/// Prints one line per step as it happens and one per client.
+///
+/// # Errors
+/// When a filter matches nothing or no broker listens. What goes wrong with a client is in the report.
+pub(crate) fn run(bootstrap: &str, ci: bool, filter: Option<&str>) -> Result<Report> {
+    let root = root()?;
+    let chosen: Vec<&Client> =
+        CLIENTS.iter().filter(|client| filter.is_none_or(|f| client.name.contains(f))).collect();
+    ensure!(!chosen.is_empty(), "no client is called {}", filter.unwrap_or_default());
+    // Ten clients that each wait for a broker that is not there would take twenty minutes to say so.
+    TcpStream::connect(bootstrap).with_context(|| format!("no broker at {bootstrap}"))?;
+    let mut report = Report { clients: Vec::new(), ci };
+    for client in chosen {
+        let done = client.run(&root, bootstrap);
+        println!("{}", summary(&done));
+        report.clients.push(done);
+    }
+    Ok(report)
+}
+
+fn summary(client: &ClientReport) -> String {
+    let ClientReport { name, version, steps, skipped } = client;
+    if let Some(reason) = skipped {
+        return format!("client {name} skipped: {reason}");
+    }
+    let passed = steps.iter().filter(|step| step.is_passed).count();
+    format!("client {name} {version}: {passed} steps passed, {} failed", steps.len() - passed)
+}
+
+struct Client {
+    name: &'static str,
+    kit: Kit,
+    /// The program, relative to its kit's directory.
+    program: &'static str,
+}
+
+const CLIENTS: &[Client] = &[
+    Client { name: "kcat", kit: Kit::System("kcat"), program: "kcat_client.py" },
+    Client { name: "confluent-kafka", kit: Kit::Python, program: "confluent_client.py" },
+    Client { name: "kafka-python", kit: Kit::Python, program: "kafka_python_client.py" },
+    Client { name: "aiokafka", kit: Kit::Python, program: "aiokafka_client.py" },
+    Client { name: "kafkajs", kit: Kit::Node, program: "kafkajs.mjs" },
+    Client { name: "@platformatic/kafka", kit: Kit::Node, program: "platformatic.mjs" },
+    Client { name: "franz-go", kit: Kit::Go, program: "franz" },
+    Client { name: "sarama", kit: Kit::Go, program: "sarama" },
+    Client { name: "Java client", kit: Kit::Java, program: "ClientTest.java" },
+    Client { name: "console tools", kit: Kit::JavaTools, program: "console_tools.py" },
+];
+
+impl Client {
+    fn run(&self, root: &Path, bootstrap: &str) -> ClientReport {
+        let mut report = ClientReport {
+            name: self.name,
+            version: String::new(),
+            steps: Vec::new(),
+            skipped: None,
+        };
+        if let Some(missing) = self.kit.needs().into_iter().find(|program| !is_on_path(program)) {
+            report.skipped = Some(format!("{missing} is not installed"));
+            return report;
+        }
+        match self.kit.command(root, self.program) {
+            Ok(mut command) => {
+                command.env("BOOTSTRAP", bootstrap);
+                if let Err(error) = self.follow(root, command, &mut report) {
+                    report.push("program", false, format!("{error:#}"));
+                }
+            }
+            Err(error) => report.skipped = Some(format!("{error:#}")),
+        }
+        report
+    }
+
+    /// Reads the program's lines until it ends, and checks what they announce.
+    fn follow(&self, root: &Path, mut command: Command, report: &mut ClientReport) -> Result<()> {
+        let log = root.join("target/clients").join(format!("{}.log", self.program));
+        let mut topic = None;
+        let status = lines(&mut command, &log, |line| match line.split_once(' ') {
+            Some(("VERSION", version)) => report.version = version.to_string(),
+            Some(("TOPIC", words)) => topic = words.split_once(' ').map(owned),
+            Some(("STEP", words)) => report.push_line(words),
+            _ => {}
+        })?;
+        if let Some((topic, codecs)) = topic {
+            let mut stored = with("python3", [root.join("tests/clients/python/stored.py")]);
+            stored
+                .args([topic, codecs])
+                .envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
+            lines(&mut stored, &log.with_extension("stored.log"), |line| {
+                if let Some(words) = line.strip_prefix("STEP ") {
+                    report.push_line(words);
+                }
+            })?;
+        }
+        let said = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 3);
+        ensure!(!report.steps.is_empty(), "ended ({status}) before its first step: {said}");
+        ensure!(
+            status.success() || report.steps.iter().any(|step| !step.is_passed),
+            "ended ({status}) after {}: {said}",
+            report.steps.last().map_or("nothing", |step| &step.name)
+        );
+        Ok(())
+    }
+}
+
+impl ClientReport {
+    fn push_line(&mut self, words: &str) {
+        let mut words = words.splitn(3, ' ');
+        let mut next = || words.next().unwrap_or_default().to_string();
+        let (name, result, detail) = (next(), next(), next());
+        self.push(&name, result == "ok", detail);
+    }
+
+    fn push(&mut self, name: &str, is_passed: bool, detail: String) {
+        let result = if is_passed { "ok" } else { "fail" };
+        println!("  {}: {name} {result} {detail}", self.name);
+        self.steps.push(Step { name: name.to_string(), is_passed, detail });
+    }
+}
+
+fn owned((left, right): (&str, &str)) -> (String, String) {
+    (left.to_string(), right.to_string())
+}

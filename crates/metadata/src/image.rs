@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use towpath_model::properties::BrokerConfig;
-use towpath_model::{BrokerId, TopicId, TopicName};
+use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition};
 
 use crate::broker::Broker;
 use crate::place::Placeable;
@@ -28,6 +28,9 @@ pub struct Image {
     /// Names with `.` written as `_`: two that are equal here may not be there together.
     folded_names: BTreeMap<String, TopicName>,
     partition_count: usize,
+    /// Partitions whose predecessors have not come yet: a compaction moves a partition that was
+    /// changed later behind its successors. Empty once the whole log has been read.
+    early_partitions: BTreeMap<TopicPartition, PartitionState>,
     brokers: BTreeMap<BrokerId, Broker>,
     pub(crate) broker_overrides: BTreeMap<Option<BrokerId>, Overrides>,
     /// First producer id that belongs to nobody.
@@ -49,6 +52,7 @@ impl Image {
             names: BTreeMap::new(),
             folded_names: BTreeMap::new(),
             partition_count: 0,
+            early_partitions: BTreeMap::new(),
             brokers: BTreeMap::new(),
             broker_overrides: BTreeMap::new(),
             producer_id_block_end: 0,
@@ -62,14 +66,8 @@ impl Image {
             Record::FormatLevel(level) => self.format_level = self.format_level.max(*level),
             Record::Topic { id, name, internal } => self.add_topic(*id, name, *internal),
             Record::TopicRemoved { id } => self.remove_topic(*id),
-            Record::Partition { partition, state } => {
-                let index = usize::try_from(partition.partition.0).unwrap_or(usize::MAX);
-                self.set_partition(partition.topic, index, state);
-            }
-            Record::PartitionRemoved { partition } => {
-                let index = usize::try_from(partition.partition.0).unwrap_or(usize::MAX);
-                self.remove_partition(partition.topic, index);
-            }
+            Record::Partition { partition, state } => self.set_partition(*partition, state),
+            Record::PartitionRemoved { partition } => self.remove_partition(*partition),
             Record::Config { resource: ConfiguredResource::Topic(id), overrides } => {
                 if let Some(topic) = self.topics.get_mut(id) {
                     topic.overrides.clone_from(overrides);
@@ -108,26 +106,38 @@ impl Image {
     }
 
     fn remove_topic(&mut self, id: TopicId) {
+        self.early_partitions.retain(|partition, _| partition.topic != id);
         let Some(topic) = self.topics.remove(&id) else { return };
         self.partition_count -= topic.partitions.len();
         self.names.remove(&topic.name);
         self.folded_names.remove(&fold(topic.name.as_str()));
     }
 
-    fn set_partition(&mut self, topic: TopicId, index: usize, state: &PartitionState) {
-        let Some(topic) = self.topics.get_mut(&topic) else { return };
-        if index == topic.partitions.len() {
-            topic.partitions.push(state.clone());
-            self.partition_count += 1;
-        } else if let Some(slot) = topic.partitions.get_mut(index) {
-            slot.clone_from(state);
+    fn set_partition(&mut self, partition: TopicPartition, state: &PartitionState) {
+        let Some(topic) = self.topics.get_mut(&partition.topic) else { return };
+        let before = topic.partitions.len();
+        match topic.partitions.get_mut(index_of(partition)) {
+            Some(known) => known.clone_from(state),
+            None => {
+                self.early_partitions.insert(partition, state.clone());
+            }
         }
+        // Those whose turn has come.
+        let next = |count: usize| TopicPartition {
+            topic: partition.topic,
+            partition: PartitionIndex(i32::try_from(count).unwrap_or(i32::MAX)),
+        };
+        while let Some(state) = self.early_partitions.remove(&next(topic.partitions.len())) {
+            topic.partitions.push(state);
+        }
+        self.partition_count += topic.partitions.len() - before;
     }
 
     /// Partitions go from the last one on, so that those that are left keep their numbers.
-    fn remove_partition(&mut self, topic: TopicId, index: usize) {
-        let Some(topic) = self.topics.get_mut(&topic) else { return };
-        if index + 1 == topic.partitions.len() {
+    fn remove_partition(&mut self, partition: TopicPartition) {
+        self.early_partitions.remove(&partition);
+        let Some(topic) = self.topics.get_mut(&partition.topic) else { return };
+        if index_of(partition) + 1 == topic.partitions.len() {
             topic.partitions.pop();
             self.partition_count -= 1;
         }
@@ -218,6 +228,10 @@ impl Image {
     pub fn broker_config(&self) -> BrokerConfig {
         BrokerConfig::resolve(|property| self.broker_value(property.name).map(|(value, _)| value))
     }
+}
+
+fn index_of(partition: TopicPartition) -> usize {
+    usize::try_from(partition.partition.0).expect("what is decided or decoded is not negative")
 }
 
 /// How a topic's name appears in names of metrics.

@@ -1,0 +1,274 @@
+//! Altering and describing configuration (docs/kafka-behaviour.md §6).
+
+use towpath_metadata::ConfigOperation::{Append, Delete, Set, Subtract};
+use towpath_metadata::{ConfigChange, Reply, Request, Resource, ResourceKind};
+
+use crate::support::{World, broker, group, told, topic};
+
+fn world() -> World {
+    let mut world = World::new();
+    world.create_named("t");
+    world
+}
+
+#[test]
+fn a_topics_own_value_comes_before_what_it_inherits() {
+    let mut world = world();
+    let retention = |world: &World| world.described(topic("t"), "retention.ms");
+    assert_eq!(retention(&world), "604800000 Default");
+    world.set(broker(""), "log.retention.ms", "888888").unwrap();
+    assert_eq!(
+        retention(&world),
+        "888888 AllBrokers; log.retention.ms=888888 AllBrokers; log.retention.hours=168 Default"
+    );
+    world.set(broker("1"), "log.retention.ms", "777777").unwrap();
+    world.set(topic("t"), "retention.ms", "5").unwrap();
+    assert_eq!(
+        retention(&world),
+        "5 Topic; retention.ms=5 Topic; log.retention.ms=777777 Broker; log.retention.ms=888888 AllBrokers; log.retention.hours=168 Default"
+    );
+    assert_eq!(
+        world.described(broker("1"), "log.retention.ms"),
+        "777777 Broker; log.retention.ms=777777 Broker; log.retention.ms=888888 AllBrokers; log.retention.hours=168 Default"
+    );
+    world.alter(topic("t"), &[("retention.ms", Delete, None)]).unwrap();
+    let config = world.image().effective_config(world.image().topic("t").unwrap());
+    assert_eq!(config.retention_ms, Some(777_777));
+}
+
+#[test]
+fn what_the_operator_wrote_is_inherited_in_the_topics_unit() {
+    let mut world = World::configured(&[("log.retention.hours", "24"), ("log.roll.hours", "2")]);
+    world.create_named("t");
+    assert_eq!(
+        world.described(topic("t"), "retention.ms"),
+        "86400000 Static; log.retention.hours=24 Static; log.retention.hours=168 Default"
+    );
+    let config = world.image().effective_config(world.image().topic("t").unwrap());
+    assert_eq!(config.segment_ms, 7_200_000);
+    assert_eq!(
+        world.described(broker("1"), "log.retention.minutes").split(';').next(),
+        Some("1440 Static")
+    );
+
+    let mut world = World::configured(&[("log.retention.hours", "-1")]);
+    world.create_named("t");
+    let config = world.image().effective_config(world.image().topic("t").unwrap());
+    assert_eq!(config.retention_ms, None, "for ever in any unit");
+}
+
+#[test]
+fn lists_are_appended_to_and_taken_from() {
+    let mut world = world();
+    let policy = |world: &World| {
+        let described = world.described(topic("t"), "cleanup.policy");
+        described.split(';').next().unwrap().to_owned()
+    };
+    let change = |operation, value| [("cleanup.policy", operation, Some(value))];
+    world.alter(topic("t"), &change(Append, "delete")).unwrap();
+    assert_eq!(policy(&world), "delete Default", "nothing new, so nothing is set");
+    world.alter(topic("t"), &change(Append, "compact")).unwrap();
+    assert_eq!(policy(&world), "delete,compact Topic");
+    world.alter(topic("t"), &change(Subtract, "delete")).unwrap();
+    assert_eq!(policy(&world), "compact Topic");
+    world.alter(topic("t"), &change(Subtract, "compact")).unwrap();
+    assert_eq!(policy(&world), " Topic", "the empty list is a value");
+    world.alter(topic("t"), &change(Subtract, "delete")).unwrap();
+    assert_eq!(policy(&world), " Topic");
+    assert!(world.alter(topic("t"), &change(Append, "shred")).is_err());
+}
+
+#[test]
+fn topic_changes_are_refused_as_kafka_refuses_them() {
+    let mut world = world();
+    for (resource, change, expected) in [
+        ("t", ("nope", Set, Some("1")), "InvalidConfig: Unknown topic config name: nope"),
+        ("t", ("nope", Delete, None), "()"),
+        (
+            "t",
+            ("retention.ms", Set, Some("abc")),
+            "InvalidConfig: Invalid value abc for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            "t",
+            ("retention.ms", Append, Some("5")),
+            "InvalidConfig: Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            "t",
+            ("retention.ms", Subtract, Some("5")),
+            "InvalidConfig: Can't SUBTRACT to key retention.ms because its type is not LIST.",
+        ),
+        (
+            "t",
+            ("nope", Append, Some("5")),
+            "InvalidConfig: Can't APPEND to key nope because its type is not LIST.",
+        ),
+        (
+            "t",
+            ("retention.ms", Set, None),
+            "InvalidRequest: Null value not supported for : retention.ms",
+        ),
+        (
+            "t",
+            ("cleanup.policy", Append, None),
+            "InvalidRequest: Null value not supported for : cleanup.policy",
+        ),
+        ("x", ("retention.ms", Set, Some("5")), "UnknownTopic: The topic 'x' does not exist."),
+        (
+            "x",
+            ("retention.ms", Set, Some("abc")),
+            "InvalidConfig: Invalid value abc for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            "",
+            ("retention.ms", Set, Some("5")),
+            "InvalidRequest: Default topic resources are not allowed.",
+        ),
+        (
+            "a b",
+            ("retention.ms", Set, Some("5")),
+            "InvalidTopic: Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+    ] {
+        assert_eq!(told(world.alter(topic(resource), &[change])), expected);
+    }
+    let twice = [("retention.ms", Set, Some("5")), ("retention.ms", Delete, None)];
+    assert_eq!(
+        told(world.alter(topic("t"), &twice)),
+        "InvalidRequest: Error due to duplicate config keys"
+    );
+    let mixed = [("retention.ms", Set, Some("5")), ("segment.ms", Set, Some("x"))];
+    assert!(world.alter(topic("t"), &mixed).is_err());
+    assert!(world.image().topic("t").unwrap().overrides.is_empty(), "all of it or nothing");
+}
+
+#[test]
+fn broker_changes_are_refused_as_kafka_refuses_them() {
+    let mut world = world();
+    for (resource, name, value, expected) in [
+        (
+            "1",
+            "num.partitions",
+            "5",
+            "InvalidRequest: Cannot update these configs dynamically: [num.partitions]",
+        ),
+        (
+            "",
+            "auto.create.topics.enable",
+            "false",
+            "InvalidRequest: Cannot update these configs dynamically: [auto.create.topics.enable]",
+        ),
+        (
+            "1",
+            "log.retention.ms",
+            "abc",
+            "InvalidRequest: Invalid value abc for configuration log.retention.ms: Not a number of type LONG",
+        ),
+        (
+            "7",
+            "log.retention.ms",
+            "5",
+            "InvalidRequest: Unexpected broker id, expected 1, but received 7",
+        ),
+        ("x", "log.retention.ms", "5", "InvalidRequest: Node id must be an integer, but it is: x"),
+        // Kafka keeps an unknown name for plug-ins, which we do not have.
+        ("1", "nope", "5", "InvalidConfig: Unknown broker config name: nope"),
+        ("", "max.connections", "100", "()"),
+    ] {
+        assert_eq!(told(world.set(broker(resource), name, value)), expected);
+    }
+    assert_eq!(world.image().broker_config().connections_max, 100);
+    let described = |name: &str| told(world.image().describe(&broker(name)).map(|all| all.len()));
+    assert_eq!(described(""), "1");
+    assert_eq!(
+        described("9"),
+        "InvalidRequest: Unexpected broker id, expected 1 or empty string, but received 9"
+    );
+    assert_eq!(described("abc"), "InvalidRequest: Broker id must be an integer, but it is: abc");
+    let entries = world.image().describe(&broker("1")).unwrap();
+    let read_only = |name: &str| entries.iter().find(|e| e.name() == name).unwrap().read_only;
+    assert!(read_only("num.partitions") && !read_only("max.connections"));
+}
+
+#[test]
+fn groups_and_strangers() {
+    let mut world = world();
+    assert_eq!(world.image().describe(&group("g")).unwrap().len(), 21);
+    assert_eq!(told(world.set(group("g"), "consumer.session.timeout.ms", "45000")), "()");
+    assert!(
+        told(world.set(group("g"), "consumer.session.timeout.ms", "50000")).contains("not served")
+    );
+    assert_eq!(
+        told(world.set(group("g"), "nope", "5")),
+        "InvalidConfig: Unknown group config name: nope"
+    );
+    assert_eq!(
+        told(world.set(group(""), "nope", "5")),
+        "InvalidRequest: Default group resources are not allowed."
+    );
+    let stranger = Resource { kind: ResourceKind::from_wire(99), name: "x".to_owned() };
+    assert_eq!(
+        told(world.set(stranger.clone(), "a", "b")),
+        "InvalidRequest: Unknown resource type 99"
+    );
+    assert_eq!(
+        told(world.image().describe(&stranger).map(|_| ())),
+        "InvalidRequest: Unknown resource type 99"
+    );
+    assert_eq!(
+        told(world.image().describe(&topic("x")).map(|_| ())).split(':').next(),
+        Some("UnknownTopic")
+    );
+}
+
+#[test]
+fn replacing_sets_back_what_is_not_named() {
+    let mut world = world();
+    world.replace(topic("t"), &[("retention.ms", Some("9")), ("segment.ms", Some("8"))]).unwrap();
+    world.replace(topic("t"), &[("segment.ms", Some("7"))]).unwrap();
+    let overrides = |world: &World| format!("{:?}", world.image().topic("t").unwrap().overrides);
+    assert_eq!(overrides(&world), r#"{"segment.ms": "7"}"#);
+    assert_eq!(
+        told(world.replace(topic("t"), &[("nope", Some("7"))])),
+        "InvalidConfig: Unknown topic config name: nope"
+    );
+    assert_eq!(
+        told(world.replace(topic("t"), &[("retention.ms", None)])),
+        "InvalidRequest: Null value not supported for : retention.ms"
+    );
+    let twice = [("retention.ms", Some("1")), ("retention.ms", Some("2"))];
+    assert_eq!(
+        told(world.replace(topic("t"), &twice)),
+        "InvalidRequest: Error due to duplicate config keys"
+    );
+    assert_eq!(overrides(&world), r#"{"segment.ms": "7"}"#);
+    world.replace(topic("t"), &[]).unwrap();
+    assert_eq!(overrides(&world), "{}");
+}
+
+#[test]
+fn a_resource_twice_is_refused_each_time_and_no_change_is_no_record() {
+    let mut world = world();
+    let change = || {
+        let change = ConfigChange {
+            name: "retention.ms".to_owned(),
+            operation: Set,
+            value: Some("5".to_owned()),
+        };
+        (topic("t"), vec![change])
+    };
+    let resources = vec![change(), change()];
+    let Reply::AlteredConfigs(results) =
+        world.ask(Request::AlterConfigs { resources, validate_only: false })
+    else {
+        panic!()
+    };
+    assert!(results.iter().all(|(_, result)| told(result.clone())
+        == "InvalidRequest: Each resource must appear at most once."));
+    assert_eq!(results.len(), 2);
+    let alter = |validate_only| Request::AlterConfigs { resources: vec![change()], validate_only };
+    assert_eq!(world.decide(alter(true)).0.len(), 0);
+    assert_eq!(world.decide(alter(false)).0.len(), 1);
+    assert_eq!(world.decide(alter(false)).0.len(), 0);
+}

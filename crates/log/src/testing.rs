@@ -1,30 +1,34 @@
 //! A disk in memory that forgets what was not synced, for the tests of this crate.
 //!
-//! Every file has the content that a running process sees and, per 512-byte sector, the content
-//! that is on the platter. A crash keeps the platter and, as a seed decides, some of the sectors
-//! and names that were not synced. The simulator has a stronger one; this one needs no other crate.
+//! Every file and directory has the content that a running process sees and the content that is on
+//! the platter. A power cut keeps the platter and, as a seed decides, some of the 512-byte sectors
+//! and some of the names that were not synced. The simulator has a stronger one; this one needs no
+//! other crate.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::disk::{Disk, DiskFile, Space};
 
 const SECTOR: usize = 512;
+const ROOT: usize = 0;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemoryDisk {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     files: Vec<File>,
-    /// What the running process sees.
-    names: Names,
-    /// What a crash leaves for certain.
-    durable: Names,
+    /// What the running process sees, per directory.
+    seen: Vec<Directory>,
+    /// What a power cut leaves for certain.
+    durable: Vec<Directory>,
+    /// Changes of names that no sync has covered, oldest first.
+    pending: Vec<Change>,
     locked: bool,
     /// Calls that change or sync something, so far.
     calls: u64,
@@ -34,10 +38,54 @@ struct State {
     room: Option<u64>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Names {
-    files: BTreeMap<PathBuf, usize>,
-    directories: BTreeSet<PathBuf>,
+impl Default for State {
+    fn default() -> Self {
+        State {
+            files: Vec::new(),
+            seen: vec![Directory::new()],
+            durable: vec![Directory::new()],
+            pending: Vec::new(),
+            locked: false,
+            calls: 0,
+            stops_at: None,
+            syncs_fail: false,
+            room: None,
+        }
+    }
+}
+
+type Directory = BTreeMap<String, Node>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Node {
+    File(usize),
+    Directory(usize),
+}
+
+/// Takes a name away, gives one, or both at once: a rename happens or does not.
+#[derive(Debug, Clone)]
+struct Change {
+    node: Node,
+    from: Option<(usize, String)>,
+    to: Option<(usize, String)>,
+}
+
+impl Change {
+    fn touches(&self, directory: usize) -> bool {
+        let in_it = |at: &Option<(usize, String)>| at.as_ref().is_some_and(|(d, _)| *d == directory);
+        in_it(&self.from) || in_it(&self.to)
+    }
+
+    fn apply(&self, directories: &mut [Directory]) {
+        if let Some((directory, name)) = &self.from
+            && directories[*directory].get(name) == Some(&self.node)
+        {
+            directories[*directory].remove(name);
+        }
+        if let Some((directory, name)) = &self.to {
+            directories[*directory].insert(name.clone(), self.node);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -50,6 +98,43 @@ struct File {
 pub(crate) struct MemoryFile {
     disk: MemoryDisk,
     at: usize,
+}
+
+impl State {
+    fn find(&self, path: &Path) -> Option<Node> {
+        let names = path.components().filter_map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        });
+        names.into_iter().try_fold(Node::Directory(ROOT), |node, name| match node {
+            Node::Directory(at) => self.seen[at].get(name).copied(),
+            Node::File(_) => None,
+        })
+    }
+
+    fn directory(&self, path: &Path) -> io::Result<usize> {
+        match self.find(path) {
+            Some(Node::Directory(at)) => Ok(at),
+            _ => Err(not_found()),
+        }
+    }
+
+    fn file(&self, path: &Path) -> io::Result<usize> {
+        match self.find(path) {
+            Some(Node::File(at)) => Ok(at),
+            _ => Err(not_found()),
+        }
+    }
+
+    fn place(&self, path: &Path) -> io::Result<(usize, String)> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap().to_owned();
+        Ok((self.directory(path.parent().unwrap())?, name))
+    }
+
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.seen);
+        self.pending.push(change);
+    }
 }
 
 /// A small generator, so that a seed decides what a crash keeps.
@@ -135,49 +220,44 @@ impl MemoryDisk {
             file.seen.clone_from(&left);
             file.durable = left;
         }
-        let mut left = state.durable.clone();
-        let seen = std::mem::take(&mut state.names);
-        left.directories.extend(seen.directories);
-        for (name, file) in &seen.files {
-            if left.files.get(name) != Some(file) && dice.below(2) == 0 {
-                // A renamed file has one name or the other.
-                left.files.retain(|_, held| held != file);
-                left.files.insert(name.clone(), *file);
+        for change in std::mem::take(&mut state.pending) {
+            if dice.below(2) == 0 {
+                change.apply(&mut state.durable);
             }
         }
-        let gone: Vec<PathBuf> =
-            left.files.keys().filter(|name| !seen.files.contains_key(*name)).cloned().collect();
-        for name in gone {
-            let is_elsewhere = seen.files.values().any(|file| *file == left.files[&name]);
-            if !is_elsewhere && dice.below(2) == 0 {
-                left.files.remove(&name);
-            }
-        }
-        state.names = left.clone();
-        state.durable = left;
+        state.seen.clone_from(&state.durable);
     }
 
     /// Flips a bit on the platter and in memory.
     pub(crate) fn flip(&self, path: &Path, at: usize) {
         let mut state = self.lock_state();
-        let file = state.names.files[path];
+        let file = state.file(path).unwrap();
         state.files[file].seen[at] ^= 4;
         state.files[file].durable[at] ^= 4;
     }
 
     pub(crate) fn content(&self, path: &Path) -> Vec<u8> {
         let state = self.lock_state();
-        state.files[state.names.files[path]].seen.clone()
+        state.files[state.file(path).unwrap()].seen.clone()
     }
 
     pub(crate) fn overwrite(&self, path: &Path, content: &[u8]) {
         let mut state = self.lock_state();
-        let file = state.names.files[path];
+        let file = state.file(path).unwrap();
         state.files[file] = File { seen: content.to_vec(), durable: content.to_vec() };
     }
 
-    pub(crate) fn file_names(&self) -> Vec<PathBuf> {
-        self.lock_state().names.files.keys().cloned().collect()
+    /// Another disk with the same content.
+    pub(crate) fn copy(&self) -> MemoryDisk {
+        let state = self.lock_state();
+        let copy = State {
+            files: state.files.clone(),
+            seen: state.seen.clone(),
+            durable: state.durable.clone(),
+            pending: state.pending.clone(),
+            ..State::default()
+        };
+        MemoryDisk { state: Arc::new(Mutex::new(copy)) }
     }
 }
 
@@ -189,122 +269,81 @@ impl Disk for MemoryDisk {
     type File = MemoryFile;
 
     fn open(&self, path: &Path) -> io::Result<MemoryFile> {
-        let at = *self.lock_state().names.files.get(path).ok_or_else(not_found)?;
+        let at = self.lock_state().file(path)?;
         Ok(MemoryFile { disk: self.clone(), at })
     }
 
     fn create(&self, path: &Path) -> io::Result<MemoryFile> {
         let mut state = self.change()?;
-        if state.names.files.contains_key(path) {
+        if state.find(path).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if !state.names.directories.contains(path.parent().unwrap()) {
-            return Err(not_found());
-        }
+        let to = Some(state.place(path)?);
         let at = state.files.len();
         state.files.push(File::default());
-        state.names.files.insert(path.to_owned(), at);
+        state.change(Change { node: Node::File(at), from: None, to });
         Ok(MemoryFile { disk: self.clone(), at })
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let state = self.lock_state();
-        if !state.names.directories.contains(directory) {
-            return Err(not_found());
-        }
-        let all = state.names.files.keys().chain(&state.names.directories);
-        let inside = all.filter(|path| path.parent() == Some(directory));
-        let mut names: Vec<String> =
-            inside.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
-        names.sort();
-        Ok(names)
+        Ok(state.seen[state.directory(directory)?].keys().cloned().collect())
     }
 
     fn create_dir_all(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.change()?;
-        let all = directory.ancestors().map(Path::to_owned);
-        state.names.directories.extend(all);
+        let mut missing: Vec<&Path> =
+            directory.ancestors().take_while(|path| state.find(path).is_none()).collect();
+        while let Some(path) = missing.pop() {
+            let to = Some(state.place(path)?);
+            let at = state.seen.len();
+            state.seen.push(Directory::new());
+            state.durable.push(Directory::new());
+            state.change(Change { node: Node::Directory(at), from: None, to });
+        }
         Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.change()?;
-        if let Some(file) = state.names.files.remove(from) {
-            state.names.files.insert(to.to_owned(), file);
-            return Ok(());
-        }
-        if !state.names.directories.remove(from) {
-            return Err(not_found());
-        }
-        let moved = |path: &PathBuf| to.join(path.strip_prefix(from).unwrap());
-        state.names.directories.insert(to.to_owned());
-        let inside: Vec<PathBuf> =
-            state.names.files.keys().filter(|path| path.starts_with(from)).cloned().collect();
-        for path in inside {
-            let file = state.names.files.remove(&path).unwrap();
-            state.names.files.insert(moved(&path), file);
-        }
+        let node = state.find(from).ok_or_else(not_found)?;
+        let (from, to) = (Some(state.place(from)?), Some(state.place(to)?));
+        state.change(Change { node, from, to });
         Ok(())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.change()?.names.files.remove(path).map(drop).ok_or_else(not_found)
+        let mut state = self.change()?;
+        let node = Node::File(state.file(path)?);
+        let from = Some(state.place(path)?);
+        state.change(Change { node, from, to: None });
+        Ok(())
     }
 
     fn remove_dir(&self, directory: &Path) -> io::Result<()> {
-        self.change()?.names.directories.remove(directory);
+        let mut state = self.change()?;
+        let at = state.directory(directory)?;
+        if !state.seen[at].is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        let from = Some(state.place(directory)?);
+        state.change(Change { node: Node::Directory(at), from, to: None });
         Ok(())
     }
 
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.change()?;
-        if !state.names.directories.contains(directory) {
-            return Err(not_found());
-        }
-        let is_inside = |path: &Path| path.parent() == Some(directory);
-        let State { names, durable, .. } = &mut *state;
-        // A directory that was renamed takes its content along.
-        let stale: Vec<PathBuf> = durable
-            .directories
-            .iter()
-            .filter(|path| is_inside(path) && !names.directories.contains(*path))
-            .cloned()
-            .collect();
-        durable.files.retain(|path, _| {
-            !is_inside(path) && !stale.iter().any(|directory| path.starts_with(directory))
-        });
-        durable.directories.retain(|path| !stale.contains(path));
-        durable.directories.extend(names.directories.iter().cloned());
-        let inside = names.files.iter().filter(|(path, _)| is_inside(path));
-        let inside: Vec<(PathBuf, usize)> = inside.map(|(p, f)| (p.clone(), *f)).collect();
-        let moved = names.files.iter().filter(|(path, _)| {
-            path.parent().is_some_and(|parent| parent.parent() == Some(directory))
-        });
-        let moved: Vec<(PathBuf, usize)> = moved.map(|(p, f)| (p.clone(), *f)).collect();
-        for (path, file) in inside.into_iter().chain(moved) {
-            let is_renamed = !is_inside(&path);
-            if !is_renamed || durable.files.values().any(|held| *held == file) || stale.is_empty() {
-                let known_elsewhere: Vec<PathBuf> = durable
-                    .files
-                    .iter()
-                    .filter(|(held, at)| **at == file && **held != path)
-                    .map(|(held, _)| held.clone())
-                    .collect();
-                if is_renamed && known_elsewhere.is_empty() {
-                    continue;
-                }
-                for held in known_elsewhere {
-                    durable.files.remove(&held);
-                }
-                durable.files.insert(path, file);
-            }
-        }
+        let at = state.directory(directory)?;
+        let (covered, left) =
+            std::mem::take(&mut state.pending).into_iter().partition(|change| change.touches(at));
+        state.pending = left;
+        let covered: Vec<Change> = covered;
+        covered.iter().for_each(|change| change.apply(&mut state.durable));
         Ok(())
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        let state = self.lock_state();
-        Ok(state.names.files.contains_key(path) || state.names.directories.contains(path))
+        Ok(self.lock_state().find(path).is_some())
     }
 
     fn lock(&self, _: &Path) -> io::Result<Box<dyn Send + Sync>> {

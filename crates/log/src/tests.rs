@@ -1,1 +1,9 @@
+//! Tests of a whole data directory on a disk that forgets.
 
+mod append;
+mod damage;
+mod fixture;
+mod lifecycle;
+mod model;
+mod timestamps;
+mod write_ahead;

@@ -11,4 +11,6 @@
 
 mod cursor;
 pub mod groups;
+#[cfg(test)]
+mod machine;
 pub mod publishers;

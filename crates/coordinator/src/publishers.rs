@@ -85,7 +85,7 @@ pub fn publisher_partition(publisher: &Publisher, partitions: i32) -> i32 {
 /// goes to the same place even if nothing else is known. `partitions` is the topic's.
 #[must_use]
 pub fn message_partition(name: &str, sequence: i64, partitions: i32) -> PartitionIndex {
-    let hash = fnv1a(&sequence.to_be_bytes(), fnv1a(name.as_bytes(), FNV_START));
+    let hash = fnv1a(&sequence.to_le_bytes(), fnv1a(name.as_bytes(), FNV_START));
     PartitionIndex(one_of(hash, partitions))
 }
 

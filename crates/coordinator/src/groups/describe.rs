@@ -62,7 +62,7 @@ fn describe(group: &Arc<str>, live: &Group) -> Description {
         generation: live.generation,
         leader: live.leader.clone(),
         last_rebalance: live.last_rebalance.clone(),
-        members: live.members.iter().map(member).collect(),
+        members: live.in_order().map(member).collect(),
         pending_members: live.pending.len(),
     }
 }

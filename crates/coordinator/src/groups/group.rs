@@ -35,6 +35,8 @@ pub struct Group {
     pub(super) protocol: Option<Arc<str>>,
     pub(super) leader: Option<Arc<str>>,
     pub(super) members: BTreeMap<Arc<str>, Arc<Member>>,
+    /// Above the number of every member.
+    next_number: u64,
     /// Static members: instance id to member id.
     pub(super) instances: BTreeMap<Arc<str>, Arc<str>>,
     /// Ids that were given out and not used yet, each until when.
@@ -90,6 +92,7 @@ impl Group {
             protocol: None,
             leader: None,
             members: BTreeMap::new(),
+            next_number: 0,
             instances: BTreeMap::new(),
             pending: BTreeMap::new(),
             unsynced: BTreeSet::new(),
@@ -132,7 +135,7 @@ impl Group {
             protocol: self.protocol.clone(),
             leader: self.leader.clone(),
             since: self.since,
-            members: self.members.iter().map(|(id, member)| member.store(id, protocol)).collect(),
+            members: self.in_order().map(|(id, member)| member.store(id, protocol)).collect(),
         }
     }
 
@@ -148,6 +151,13 @@ impl Group {
     pub(super) fn enter(&mut self, now: Now, phase: Phase) {
         self.phase = phase;
         self.since = Some(now.wall);
+    }
+
+    /// The members in the order in which they joined: Kafka's order, which some assignors see.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Member>)> {
+        let mut members: Vec<(&Arc<str>, &Arc<Member>)> = self.members.iter().collect();
+        members.sort_unstable_by_key(|(_, member)| member.number);
+        members.into_iter()
     }
 
     pub(super) fn is_leader(&self, member_id: &str) -> bool {
@@ -258,7 +268,9 @@ impl Group {
     }
 
     /// Takes a member in; the first one leads.
-    pub(super) fn insert(&mut self, member_id: Arc<str>, member: Member) {
+    pub(super) fn insert(&mut self, member_id: Arc<str>, mut member: Member) {
+        member.number = self.next_number;
+        self.next_number += 1;
         if let Some(instance) = &member.group_instance_id {
             self.instances.insert(instance.clone(), member_id.clone());
         }
@@ -276,7 +288,8 @@ impl Group {
             self.instances.remove(instance);
         }
         if self.is_leader(member_id) {
-            self.leader = self.members.keys().next().cloned();
+            let first = self.in_order().next().map(|(id, _)| id.clone());
+            self.leader = first;
         }
         Some(member)
     }
@@ -305,6 +318,7 @@ impl Group {
         }
         for (member_id, member) in &self.members {
             assert!(!self.pending.contains_key(member_id));
+            assert!(member.number < self.next_number);
             let preparing = matches!(self.phase, Phase::Preparing { .. });
             assert!(member.waiting_join.is_none() || preparing);
             assert!(member.waiting_sync.is_none() || self.phase == Phase::Completing);

@@ -44,6 +44,9 @@ impl Groups {
         if !has_short_names(request) {
             return Err(Refusal::InvalidRequest);
         }
+        if has_doubled_protocol(request) {
+            return Err(Refusal::InconsistentGroupProtocol);
+        }
         if !self.exists(&request.group) {
             if !request.member_id.is_empty() {
                 return Err(Refusal::UnknownMemberId);
@@ -64,6 +67,13 @@ fn has_short_names(request: &Join) -> bool {
     let protocols = request.protocols.iter().map(|(name, _)| name.len());
     fixed.iter().map(|name| name.len()).chain(protocols).all(|bytes| bytes <= NAME_BYTES_MAX)
         && prefixes.iter().all(|name| name.len() + 37 <= NAME_BYTES_MAX)
+}
+
+/// Kafka 4.4 falls over a name that comes twice and answers nothing.
+fn has_doubled_protocol(request: &Join) -> bool {
+    let mut names: Vec<&Arc<str>> = request.protocols.iter().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    names.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 impl Draft<'_> {
@@ -173,6 +183,7 @@ impl Draft<'_> {
             group.protocol_type = Some(request.protocol_type);
         }
         let member = Member {
+            number: 0,
             group_instance_id: request.group_instance_id,
             client_id: request.client_id,
             client_host: request.client_host,

@@ -25,11 +25,11 @@ impl Groups {
         let mut results = Vec::new();
         let mut reason = None;
         for leaving in request.members {
-            let result = draft.take_out(&leaving);
-            if result.is_ok() {
-                reason = Some(in_words("a member left", &leaving.member_id, &leaving.reason));
+            let taken_out = draft.take_out(&leaving);
+            if let Ok(member_id) = &taken_out {
+                reason = Some(in_words("a member left", member_id, &leaving.reason));
             }
-            results.push(left(leaving, result));
+            results.push(left(leaving, taken_out.map(|_| ())));
         }
         if let Some(reason) = reason {
             draft.members_left(&reason);
@@ -44,7 +44,7 @@ fn left(leaving: Leaving, result: Result<(), Refusal>) -> Left {
 }
 
 impl Draft<'_> {
-    fn take_out(&mut self, leaving: &Leaving) -> Result<(), Refusal> {
+    fn take_out(&mut self, leaving: &Leaving) -> Result<Arc<str>, Refusal> {
         let instance = leaving.group_instance_id.as_deref();
         let group = self.group();
         let member_id: Arc<str> = if leaving.member_id.is_empty() {
@@ -57,7 +57,7 @@ impl Draft<'_> {
             leaving.member_id.clone()
         };
         self.remove_member(&member_id);
-        Ok(())
+        Ok(member_id)
     }
 
     /// What follows when members are gone.

@@ -10,6 +10,8 @@ use super::record::StoredMember;
 /// A member: what it can do, what it was given, and which of its requests wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
+    /// Its place in the order of joining; the group gives it.
+    pub(super) number: u64,
     pub(super) group_instance_id: Option<Arc<str>>,
     pub(super) client_id: Arc<str>,
     pub(super) client_host: Arc<str>,
@@ -39,6 +41,7 @@ impl Member {
     ) -> (Arc<str>, Member) {
         let protocol = protocol.cloned().unwrap_or_else(|| "".into());
         let member = Member {
+            number: 0,
             group_instance_id: stored.group_instance_id.clone(),
             client_id: stored.client_id.clone(),
             client_host: stored.client_host.clone(),

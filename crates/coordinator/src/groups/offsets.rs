@@ -121,7 +121,9 @@ impl Groups {
         topics: Vec<(Arc<str>, Vec<PartitionIndex>)>,
     ) -> GroupDecision {
         let live = self.live.get(group);
-        let refusal = if !self.exists(group) {
+        let refusal = if !is_group_id(group) {
+            Some(Refusal::InvalidGroupId)
+        } else if !self.exists(group) {
             Some(Refusal::GroupIdNotFound)
         } else if live.is_some_and(|g| g.phase != Phase::Empty && !g.is_consumer_group()) {
             Some(Refusal::NonEmptyGroup)
@@ -149,9 +151,7 @@ impl Groups {
     }
 
     pub(super) fn delete_group(&self, token: Token, group: &Arc<str>) -> GroupDecision {
-        let refusal = if !is_group_id(group) {
-            Some(Refusal::InvalidGroupId)
-        } else if !self.exists(group) {
+        let refusal = if !self.exists(group) {
             Some(Refusal::GroupIdNotFound)
         } else if self.live.get(group).is_some_and(|live| live.phase != Phase::Empty) {
             Some(Refusal::NonEmptyGroup)

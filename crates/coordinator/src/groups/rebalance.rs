@@ -115,9 +115,8 @@ impl Draft<'_> {
         if group.leader.as_ref().is_some_and(has_joined) {
             return true;
         }
-        let Some(leader) = group.members.keys().find(|id| has_joined(id)).cloned() else {
-            return false;
-        };
+        let present = group.in_order().map(|(id, _)| id).find(|id| has_joined(id));
+        let Some(leader) = present.cloned() else { return false };
         self.edit().leader = Some(leader);
         true
     }
@@ -168,7 +167,7 @@ impl Draft<'_> {
             group_instance_id: member.group_instance_id.clone(),
             metadata: member.metadata(protocol),
         };
-        group.members.iter().map(joined).collect()
+        group.in_order().map(joined).collect()
     }
 
     /// Takes all assignments back and answers the waiting syncs with `refusal`.

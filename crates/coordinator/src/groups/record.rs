@@ -84,7 +84,7 @@ pub struct StoredGroup {
     pub leader: Option<Arc<str>>,
     /// Since when the group is as it is; unknown in records of version 0 and 1.
     pub since: Option<Timestamp>,
-    /// Its members, by id.
+    /// Its members, in the order of joining.
     pub members: Vec<StoredMember>,
 }
 
@@ -125,6 +125,10 @@ impl FoldRecord for Record {
             }
             Record::Live { .. } | Record::Heartbeat { .. } | Record::CheckOffsetsAt(_) => None,
         }
+    }
+
+    fn is_logged(&self) -> bool {
+        !matches!(self, Record::Live { .. } | Record::Heartbeat { .. } | Record::CheckOffsetsAt(_))
     }
 
     fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, FoldError> {

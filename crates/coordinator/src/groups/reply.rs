@@ -220,7 +220,7 @@ pub struct Description {
     pub leader: Option<Arc<str>>,
     /// The latest rebalance since this process leads, and why it began.
     pub last_rebalance: Option<Rebalance>,
-    /// The members, by id.
+    /// The members, in the order of joining.
     pub members: Vec<DescribedMember>,
     /// New members that have an id and have not used it yet.
     pub pending_members: usize,

@@ -101,7 +101,8 @@ pub struct Sync {
     pub member_id: Arc<str>,
     /// `group.instance.id` of a static member.
     pub group_instance_id: Option<Arc<str>>,
-    /// Version 5 and above: must be the group's when given.
+    /// Version 5 and above: must be the group's when given. Those versions must give type and
+    /// protocol; that they do is the server's to check.
     pub protocol_type: Option<Arc<str>>,
     /// Version 5 and above: must be the generation's when given.
     pub protocol: Option<Arc<str>>,

@@ -1,1 +1,51 @@
+mod properties;
+mod scenario;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+
+/// Small limits, so that tests reach them.
+fn config() -> GroupsConfig {
+    GroupsConfig {
+        initial_rebalance_delay: Duration::ZERO,
+        session_timeout_min: Duration::from_secs(6),
+        session_timeout_max: Duration::from_secs(1800),
+        group_members_max: 100,
+        group_metadata_bytes_max: 10_000,
+        groups_max: 100,
+        offset_metadata_max: 16,
+        offsets_retention: Some(Duration::from_secs(3600)),
+        offsets_check_interval: Duration::from_secs(600),
+        record_bytes_max: 4_000,
+    }
+}
+
+#[test]
+fn group_partition_is_kafkas() {
+    // "foo".hashCode() is 101574.
+    assert_eq!(group_partition("foo", 50), 101_574 % 50);
+    assert_eq!(group_partition("", 50), 0);
+    // A negative hash loses its sign bit only, as Kafka's `abs` does it.
+    assert_eq!(group_partition("polygenelubricants", 50), 0);
+    assert_eq!(group_partition("grüße", 1), 0);
+}
+
+#[test]
+fn looking_for_the_next_deadline_reads_one_entry() {
+    let mut groups = Groups::new(config());
+    assert_eq!(groups.next_deadline(), None);
+    groups.apply(&Record::CheckOffsetsAt(Time(70)));
+    let group = |at| {
+        let mut group = Group::empty();
+        group.check_at = Some(Time(at));
+        Record::Live { group: Arc::from(format!("g{at}")), value: Some(Arc::new(group)) }
+    };
+    groups.apply(&group(90));
+    assert_eq!(groups.next_deadline(), Some(Time(70)));
+    groups.apply(&group(50));
+    assert_eq!(groups.next_deadline(), Some(Time(50)));
+    groups.apply(&Record::Live { group: "g50".into(), value: None });
+    assert_eq!(groups.next_deadline(), Some(Time(70)));
+}

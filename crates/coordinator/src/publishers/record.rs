@@ -139,6 +139,10 @@ impl FoldRecord for Record {
         }
     }
 
+    fn is_logged(&self) -> bool {
+        !matches!(self, Record::InFlight { .. } | Record::CheckAt(_))
+    }
+
     fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, FoldError> {
         let mut key = Reader::new(key, "key of a publisher record");
         let kind = key.u8()?;

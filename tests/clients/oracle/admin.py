@@ -192,6 +192,10 @@ def describe_configs():
     answer = describe(BROKER, "1")
     show("broker 1 count", len(answer["Configs"]))
     show("broker 1 not read only", [c["Name"] for c in answer["Configs"] if not c["ReadOnly"]])
+    if "--save" in sys.argv:
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "broker-dynamic-configs.json")
+        with open(path, "w") as out:
+            out.write(json.dumps(sorted(c["Name"] for c in answer["Configs"] if not c["ReadOnly"]), indent=0) + "\n")
     show("broker 1 sample", [c for c in answer["Configs"] if c["Name"] in ("log.retention.ms", "num.partitions", "log.dirs", "ssl.key.password", "log.retention.hours", "broker.id", "node.id")])
     show("broker 1 sources seen", sorted({c["ConfigSource"] for c in answer["Configs"]}))
     loggers = describe(BROKER_LOGGER, "1")

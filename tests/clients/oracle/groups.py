@@ -184,6 +184,33 @@ def rebalancing():
     show("waiting join of 8 s with session timeout 6 s, other heartbeats meanwhile: its heartbeat", answer)
     p.join(member=p.id, session=6000)
     show("  and the waiting one's answer", q.join_read())
+    l = Member(f"{G}-lead", 3)
+    m = Member(f"{G}-lead", 3)
+    l.join()
+    show("leader rejoins with same metadata, CompletingRebalance", l.join(member=l.id))
+    l.sync([(l.id, b"")])
+    l.join_send(member=l.id)
+    show("leader rejoins with same metadata, Stable, alone", l.join_read())
+    l.sync([(l.id, b"")])
+    m.join_send()
+    time.sleep(0.2)
+    l.join(member=l.id)
+    m.join_read()
+    m.sync_send()
+    l.sync([(l.id, b"")])
+    m.c.receive("SyncGroup", 3)
+    l.join_send(member=l.id)
+    time.sleep(0.3)
+    show("leader rejoins with same metadata, Stable, two members: follower heartbeat", m.heartbeat())
+    m.join(member=m.id)
+    l.join_read()
+    attempt("LeaveGroup", 3, {"GroupId": l.group, "Members": [{"MemberId": l.id}, {"MemberId": m.id}]})
+    show("emptied group joined with another protocol type", Member(l.group, 3).join(kind="connect"))
+    p = Member(f"{G}-pending", 4)
+    p.id = p.join()["MemberId"]
+    show("pending member id: heartbeat, sync, leave", [p.heartbeat(generation=-1), p.sync(generation=-1),
+         attempt("LeaveGroup", 3, {"GroupId": p.group, "Members": [{"MemberId": p.id}]})])
+    show("  group with only pending members, described / deleted", [attempt("DescribeGroups", 5, {"Groups": [p.group]}), attempt("DeleteGroups", 2, {"GroupsNames": [p.group]})])
     n = Member(f"{G}-nosync", 3)
     o = Member(f"{G}-nosync", 3)
     n.join()
@@ -392,6 +419,20 @@ def coordinators():
     show("v4 key type 9", attempt("FindCoordinator", 4, {"KeyType": 9, "CoordinatorKeys": ["x"]}))
 
 
+def retention():
+    """For a broker with offsets.retention.check.interval.ms=1000."""
+    ready()
+    create(G)
+    for version, group in ((2, G + "-v2"), (7, G + "-v7")):
+        partition = {"PartitionIndex": 0, "CommittedOffset": 6, "CommittedMetadata": ""} | ({"CommittedLeaderEpoch": -1} if version >= 6 else {})
+        body = {"GroupId": group, "GenerationIdOrMemberEpoch": -1, "MemberId": "", "Topics": [{"Name": G, "Partitions": [partition]}]}
+        attempt("OffsetCommit", version, body | ({"RetentionTimeMs": 1} if version == 2 else {}))
+    time.sleep(4)
+    for group in (G + "-v2", G + "-v7"):
+        show(f"{group} after 4 s", attempt("OffsetFetch", 7, {"GroupId": group, "Topics": None})["Topics"])
+    show("v2 group described", attempt("DescribeGroups", 6, {"Groups": [G + "-v2"]}))
+
+
 def delay():
     ready()
     g = f"{G}-delay"
@@ -413,4 +454,4 @@ def delay():
     show(f"  {time.time() - started:.1f} s", None)
 
 
-sections(joining, rebalancing, assignors, static, offsets, describing, coordinators, delay)
+sections(joining, rebalancing, assignors, static, offsets, describing, coordinators, retention, delay)

@@ -105,6 +105,41 @@ def broken():
     show("null key and null value", produce(T, batch([(None, None)], ts=NOW)))
 
 
+def compressed():
+    import gzip
+
+    create(T, 2)
+    squeeze = lambda *records: gzip.compress(b"".join(records))
+    a = lambda delta, **kw: record(delta, b"a", b"a", **kw)
+    show("gzip, fine", produce(T, batch(ts=NOW, attributes=1, count=2, last_delta=1, body=squeeze(a(0), a(1)))))
+    show("gzip, deltas 0,1,3 last 2", produce(T, batch(ts=NOW, attributes=1, count=3, last_delta=2, body=squeeze(a(0), a(1), a(3)))))
+    show("gzip, deltas 1,0", produce(T, batch(ts=NOW, attributes=1, count=2, last_delta=1, body=squeeze(a(1), a(0)))))
+    show("gzip, one record too many", produce(T, batch(ts=NOW, attributes=1, count=1, last_delta=0, body=squeeze(a(0), a(1)))))
+    show("gzip, one record too few", produce(T, batch(ts=NOW, attributes=1, count=3, last_delta=2, body=squeeze(a(0), a(1)))))
+    show("gzip, bytes after the last record", produce(T, batch(ts=NOW, attributes=1, count=1, last_delta=0, body=squeeze(a(0), b"xx"))))
+    show("gzip, bytes after the stream", produce(T, batch(ts=NOW, attributes=1, count=1, last_delta=0, body=squeeze(a(0)) + b"xx")))
+    show("gzip, record attribute 1", produce(T, batch(ts=NOW, attributes=1, count=1, last_delta=0, body=squeeze(b"\x10\x01\0\0\x02k\x02v\0"))))
+    show("gzip, cut short", produce(T, batch(ts=NOW, attributes=1, count=1, last_delta=0, body=squeeze(a(0))[:-12])))
+    show("gzip, maxTimestamp too high", produce(T, batch(ts=NOW, max_ts=NOW + 50, attributes=1, count=1, last_delta=0, body=squeeze(a(0)))))
+    show("gzip, empty body, count 0", produce(T, batch(ts=NOW, attributes=1, count=0, last_delta=-1, body=gzip.compress(b""))))
+    limited = f"pl-{RUN}"
+    create(limited, 1, max_decompressed_message_bytes=1000)
+    show("max.decompressed.message.bytes=1000, 2000 bytes in gzip", produce(limited, batch(ts=NOW, attributes=1, count=1, last_delta=0, body=squeeze(record(0, b"k", b"v" * 2000)))))
+    show("max.decompressed.message.bytes=1000, 2000 bytes not compressed", produce(limited, batch([(b"k", b"v" * 2000)], ts=NOW)))
+    for policy in ("gzip", "uncompressed"):
+        topic = f"pr-{policy}-{RUN}"
+        create(topic, 1, compression_type=policy)
+        show(f"compression.type={policy}: plain batch", produce(topic, batch(n=3, ts=NOW)))
+        show(f"compression.type={policy}: gzip batch", produce(topic, batch(ts=NOW, attributes=1, count=2, last_delta=1, body=squeeze(a(0), a(1)))))
+        records = attempt("Fetch", 4, {"ReplicaId": -1, "MaxWaitMs": 0, "MinBytes": 1, "MaxBytes": 1 << 20, "Topics": [{"Topic": topic, "Partitions": [
+            {"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1 << 20}]}]})["Responses"][0]["Partitions"][0]["Records"]
+        at, codecs = 0, []
+        while at < len(records):
+            codecs.append(records[at + 22] & 7)
+            at += 12 + int.from_bytes(records[at + 8 : at + 12], "big")
+        show(f"compression.type={policy}: codecs stored", codecs)
+
+
 def compacted():
     topic = f"pc-{RUN}"
     create(topic, 1, cleanup_policy="compact")
@@ -216,4 +251,4 @@ def idempotence():
     show("DescribeProducers", attempt("DescribeProducers", 0, {"Topics": [{"Name": topic, "PartitionIndexes": [0, 1, 2, 9]}, {"Name": "nope", "PartitionIndexes": [0]}]}))
 
 
-sections(basics, broken, compacted, sizes, timestamps, idempotence)
+sections(basics, broken, compressed, compacted, sizes, timestamps, idempotence)

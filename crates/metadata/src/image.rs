@@ -33,6 +33,8 @@ pub struct Image {
     early_partitions: BTreeMap<TopicPartition, PartitionState>,
     brokers: BTreeMap<BrokerId, Broker>,
     pub(crate) broker_overrides: BTreeMap<Option<BrokerId>, Overrides>,
+    /// What follows from statics and broker_overrides.
+    broker_config: BrokerConfig,
     /// First producer id that belongs to nobody.
     pub(crate) producer_id_block_end: i64,
     /// The next producer id of this process's block; the block's end where it has none.
@@ -44,7 +46,7 @@ impl Image {
     /// configured there; both are this broker's own, so they are not in the records.
     #[must_use]
     pub fn new(me: BrokerId, statics: Overrides) -> Image {
-        Image {
+        let mut image = Image {
             me,
             statics,
             format_level: 0,
@@ -55,9 +57,12 @@ impl Image {
             early_partitions: BTreeMap::new(),
             brokers: BTreeMap::new(),
             broker_overrides: BTreeMap::new(),
+            broker_config: BrokerConfig::default(),
             producer_id_block_end: 0,
             next_producer_id: 0,
-        }
+        };
+        image.resolve_broker_config();
+        image
     }
 
     /// Carries out one record.
@@ -79,6 +84,7 @@ impl Image {
                 } else {
                     self.broker_overrides.insert(*broker, overrides.clone());
                 }
+                self.resolve_broker_config();
             }
             Record::Broker(broker) => {
                 self.brokers.insert(broker.id, broker.clone());
@@ -226,7 +232,13 @@ impl Image {
     /// The limits in force on this broker.
     #[must_use]
     pub fn broker_config(&self) -> BrokerConfig {
-        BrokerConfig::resolve(|property| self.broker_value(property.name).map(|(value, _)| value))
+        self.broker_config.clone()
+    }
+
+    fn resolve_broker_config(&mut self) {
+        self.broker_config = BrokerConfig::resolve(|property| {
+            self.broker_value(property.name).map(|(value, _)| value)
+        });
     }
 }
 

@@ -272,3 +272,36 @@ fn a_resource_twice_is_refused_each_time_and_no_change_is_no_record() {
     assert_eq!(world.decide(alter(false)).0.len(), 1);
     assert_eq!(world.decide(alter(false)).0.len(), 0);
 }
+
+/// `topic-configs.json` is what a Kafka 4.4.0 broker answers for a topic that nobody configured.
+#[test]
+fn a_new_topic_is_described_as_kafka_describes_it() {
+    let kafkas = include_str!("../../../../tests/clients/oracle/topic-configs.json");
+    let kafkas: Vec<serde_json::Value> = serde_json::from_str(kafkas).unwrap();
+    let world = world();
+    let ours = world.image().describe(&topic("t")).unwrap();
+    for kafka in &kafkas {
+        let name = kafka["name"].as_str().unwrap();
+        let entry = ours.iter().find(|entry| entry.name() == name).expect(name);
+        assert_eq!(entry.value.as_deref(), kafka["value"].as_str(), "{name}");
+        assert_eq!(i64::from(entry.kind().wire_id()), kafka["type"].as_i64().unwrap(), "{name}");
+        assert_eq!(entry.read_only, kafka["read_only"].as_bool().unwrap(), "{name}");
+        assert_eq!(entry.is_sensitive(), kafka["sensitive"].as_bool().unwrap(), "{name}");
+        // Kafka's formatting tool sets it for the whole cluster; ours follows from the topic.
+        if name == "min.insync.replicas" {
+            continue;
+        }
+        assert_eq!(i64::from(entry.source.wire_id()), kafka["source"].as_i64().unwrap(), "{name}");
+        let synonyms: Vec<_> = entry
+            .synonyms
+            .iter()
+            .map(|synonym| {
+                serde_json::json!([synonym.name, synonym.value, synonym.source.wire_id()])
+            })
+            .collect();
+        assert_eq!(serde_json::Value::Array(synonyms), kafka["synonyms"], "{name}");
+    }
+    let names = |name: &str| kafkas.iter().any(|kafka| kafka["name"] == name);
+    let own: Vec<_> = ours.iter().map(|e| e.name()).filter(|name| !names(name)).collect();
+    assert_eq!(own, ["durability"], "all others are Kafka's");
+}

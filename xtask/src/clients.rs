@@ -1,4 +1,4 @@
-//! Real Kafka clients against a broker: `cargo xtask clients --bootstrap HOST:PORT`.
+//! Real Kafka clients against a broker: `cargo xtask clients`, or any broker with `--bootstrap HOST:PORT`.
 //!
 //! The programs lie in `tests/clients`; each prints `VERSION …` and one line `STEP name ok|fail detail` per
 //! thing it tried. This module installs what they need under `target/clients` (never a system package),
@@ -15,6 +15,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::oracle::root;
+use crate::product::Product;
 
 mod docs;
 mod kit;
@@ -24,7 +25,7 @@ use kit::{Kit, is_on_path, with};
 use program::{last_lines, lines};
 
 const USAGE: &str =
-    "usage: cargo xtask clients --bootstrap HOST:PORT [--only NAME] [--ci] [--write-docs]";
+    "usage: cargo xtask clients [--bootstrap HOST:PORT] [--only NAME] [--ci] [--write-docs]";
 
 /// What one client did.
 pub(crate) struct ClientReport {
@@ -64,7 +65,7 @@ impl Report {
 /// Runs one `clients` command; `args` are the words after `clients`.
 ///
 /// # Errors
-/// Unknown words, and any failed step (or, with `--ci`, any skipped client).
+/// Unknown words, a product that does not start, and any failed step (or, with `--ci`, any skipped client).
 pub(crate) fn command(args: &[String]) -> Result<()> {
     let (mut bootstrap, mut only, mut ci, mut write_docs) = (None, None, false, false);
     let mut words = args.iter();
@@ -78,7 +79,11 @@ pub(crate) fn command(args: &[String]) -> Result<()> {
         }
     }
     ensure!(!(write_docs && only.is_some()), "--write-docs needs a run of all clients");
-    let report = run(bootstrap.context(USAGE)?, ci, only.map(String::as_str))?;
+    let only = only.map(String::as_str);
+    let report = match bootstrap {
+        Some(bootstrap) => run(bootstrap, ci, only)?,
+        None => run(&Product::start()?.kafka, ci, only)?,
+    };
     if write_docs {
         docs::write(&root()?.join("docs/clients.md"), &report)?;
     }

@@ -3,7 +3,6 @@
 BOOTSTRAP should be a broker with group.initial.rebalance.delay.ms=0; `delay` is for one with the default.
 """
 
-import threading
 import time
 
 import wire

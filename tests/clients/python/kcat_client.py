@@ -87,7 +87,7 @@ def main():
 
     def numbers(first, last):
         for n, topic in enumerate(GROUP_TOPICS):
-            produce(topic, [f"k:{i}" for i in range(first, last) if i % 2 == n], "-p", "0")
+            produce(topic, [f"k{i}:{i}" for i in range(first, last) if i % 2 == n])
 
     with step("group-of-two") as s:
         a, b = Member(), Member()

@@ -126,7 +126,6 @@ def waiting():
 def sessions():
     topic = f"fs-{RUN}"
     topic_id = create(topic, 3)
-    other_id = create(topic + "x", 1)
     produce(topic, batch(n=1, ts=NOW))
 
     def part(p, offset=0, leader_epoch=-1):

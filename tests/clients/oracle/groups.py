@@ -6,8 +6,7 @@ BOOTSTRAP should be a broker with group.initial.rebalance.delay.ms=0; `delay` is
 import time
 
 import wire
-from probe import RUN, attempt, connect, create, produce, sections, show
-from wire import batch
+from probe import RUN, attempt, connect, create, sections, show
 
 G = f"g-{RUN}"
 NOW = int(time.time() * 1000)

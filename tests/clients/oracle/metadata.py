@@ -4,8 +4,7 @@ import struct
 import time
 
 import wire
-from probe import RUN, attempt, connect, create, produce, sections, show
-from wire import batch
+from probe import RUN, attempt, connect, create, sections, show
 
 T = f"m-{RUN}"
 UNKNOWN_ID = "11111111-1111-1111-1111-111111111111"

@@ -2,7 +2,6 @@
 
 import time
 
-import wire
 from probe import RUN, attempt, create, produce, sections, show
 from wire import batch, record
 

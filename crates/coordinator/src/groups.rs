@@ -37,6 +37,7 @@ use towpath_model::{Decision, Now, StateMachine, Time, Token};
 
 pub use config::{GroupsConfig, NAME_BYTES_MAX};
 pub use group::Group;
+pub use member::Member;
 pub use record::{Record, StoredGroup, StoredMember};
 pub use reply::{
     CommittedOffset, CommittedTopic, DeletedTopic, DescribedMember, Description, FetchedPartition,
@@ -160,6 +161,19 @@ impl Groups {
         }
     }
 
+    fn put_member(&mut self, id: &Arc<str>, member_id: &Arc<str>, value: &Arc<Member>) {
+        let Some(group) = self.live.get_mut(id).map(Arc::make_mut) else { return };
+        let before = group.check_at;
+        group.put(member_id, value);
+        let after = group.check_at;
+        if before != after {
+            self.deadlines.extend(after.map(|deadline| (deadline, id.clone())));
+            if let Some(before) = before {
+                self.deadlines.remove(&(before, id.clone()));
+            }
+        }
+    }
+
     fn remove_offset(
         &mut self,
         group: &Arc<str>,
@@ -247,11 +261,10 @@ impl StateMachine for Groups {
                 self.remove_offset(group, topic, *partition);
             }
             Record::Live { group, value } => self.set_live(group, value.clone()),
+            Record::Member { group, member_id, value } => self.put_member(group, member_id, value),
             Record::Heartbeat { group, member_id, session_ends } => {
-                let live = self.live.get_mut(group).map(Arc::make_mut);
-                if let Some(member) = live.and_then(|live| live.member_mut(member_id)) {
-                    // Never back: `check_at` of the group must stay before it.
-                    member.session_ends = member.session_ends.max(*session_ends);
+                if let Some(live) = self.live.get_mut(group).map(Arc::make_mut) {
+                    live.renew(member_id, *session_ends);
                 }
             }
             Record::CheckOffsetsAt(at) => self.offsets_check_at = Some(*at),

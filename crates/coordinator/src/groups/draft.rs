@@ -11,6 +11,7 @@ use towpath_model::{Now, Token};
 
 use super::config::GroupsConfig;
 use super::group::Group;
+use super::member::Member;
 use super::record::Record;
 use super::reply::{JoinRefusal, Joined, Refusal, Reply, Synced};
 
@@ -53,6 +54,14 @@ impl<'a> Draft<'a> {
         self.group
     }
 
+    /// Records that `member_id` has become `member`, and nothing else has changed. Only where the
+    /// draft is untouched; it stays so.
+    pub(super) fn put(&mut self, member_id: Arc<str>, member: Member) {
+        assert!(!self.is_changed);
+        let (group, value) = (self.id.clone(), Arc::new(member));
+        self.records.push(Record::Member { group, member_id, value });
+    }
+
     pub(super) fn refuse_join(&mut self, token: Token, refusal: Refusal, member_id: &Arc<str>) {
         let refusal = JoinRefusal { refusal, member_id: member_id.clone() };
         self.replies.push((token, Reply::Join(Err(refusal))));
@@ -60,19 +69,22 @@ impl<'a> Draft<'a> {
 
     /// Answers the join in which `member_id` waits, if it does.
     pub(super) fn answer_join(&mut self, member_id: &str, answer: Result<Joined, JoinRefusal>) {
-        let waiting = self.edit().member_mut(member_id).and_then(|m| m.waiting_join.take());
-        if let Some(token) = waiting {
-            self.replies.push((token, Reply::Join(answer)));
-        }
+        let is_waiting = |group: &Group| group.members.get(member_id)?.waiting_join;
+        let Some(token) = is_waiting(self.group()) else { return };
+        self.edit().change(member_id, |member| member.waiting_join = None);
+        self.replies.push((token, Reply::Join(answer)));
     }
 
     /// Answers the sync in which `member_id` waits, if it does; the answer is as good as a
     /// heartbeat.
     pub(super) fn answer_sync(&mut self, member_id: &str, answer: Result<Synced, Refusal>) {
         let now = self.now.time;
-        let Some(member) = self.edit().member_mut(member_id) else { return };
-        let Some(token) = member.waiting_sync.take() else { return };
-        member.renew(now);
+        let is_waiting = |group: &Group| group.members.get(member_id)?.waiting_sync;
+        let Some(token) = is_waiting(self.group()) else { return };
+        self.edit().change(member_id, |member| {
+            member.waiting_sync = None;
+            member.renew(now);
+        });
         self.replies.push((token, Reply::Sync(answer)));
     }
 }

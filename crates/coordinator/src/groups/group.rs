@@ -37,6 +37,8 @@ pub struct Group {
     pub(super) members: BTreeMap<Arc<str>, Arc<Member>>,
     /// Above the number of every member.
     next_number: u64,
+    /// What the members add up to.
+    totals: Totals,
     /// Static members: instance id to member id.
     pub(super) instances: BTreeMap<Arc<str>, Arc<str>>,
     /// Ids that were given out and not used yet, each until when.
@@ -77,6 +79,37 @@ pub(super) struct Initial {
     pub(super) member_came: bool,
 }
 
+/// Sums over the members, kept so that a join costs the same in a group of any size.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Totals {
+    joins_waiting: usize,
+    metadata_bytes: usize,
+    /// How many members can do a protocol; none is left out, so every count is positive.
+    supporters: BTreeMap<Arc<str>, usize>,
+}
+
+impl Totals {
+    fn add(&mut self, member: &Member) {
+        self.joins_waiting += usize::from(member.waiting_join.is_some());
+        self.metadata_bytes += member.metadata_bytes();
+        for (name, _) in &member.protocols {
+            *self.supporters.entry(name.clone()).or_default() += 1;
+        }
+    }
+
+    fn subtract(&mut self, member: &Member) {
+        self.joins_waiting -= usize::from(member.waiting_join.is_some());
+        self.metadata_bytes -= member.metadata_bytes();
+        for (name, _) in &member.protocols {
+            let count = self.supporters.get_mut(name).expect("a member was added before");
+            *count -= 1;
+            if *count == 0 {
+                self.supporters.remove(name);
+            }
+        }
+    }
+}
+
 /// Waiting again for members that did not come takes at least this long, so that a rebalance
 /// timeout of zero does not keep the process busy.
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -93,6 +126,7 @@ impl Group {
             leader: None,
             members: BTreeMap::new(),
             next_number: 0,
+            totals: Totals::default(),
             instances: BTreeMap::new(),
             pending: BTreeMap::new(),
             unsynced: BTreeSet::new(),
@@ -170,11 +204,24 @@ impl Group {
 
     /// Whether every member waits in a join, and nobody holds an unused id.
     pub(super) fn has_all_joined(&self) -> bool {
-        self.pending.is_empty() && self.members.values().all(|member| member.waiting_join.is_some())
+        self.pending.is_empty() && self.joins_waiting() == self.members.len()
+    }
+
+    /// Whether a join of `member_id` would just wait, changing no more than that member. The first
+    /// member also decides on the protocol type, so it is never alone a matter of itself.
+    pub(super) fn lets_wait(&self, member_id: &str) -> bool {
+        let Phase::Preparing { initial, .. } = self.phase else { return false };
+        let member = self.members.get(member_id);
+        let is_new = member.is_none();
+        let waits = member.is_some_and(|member| member.waiting_join.is_some());
+        let pending = self.pending.len() - usize::from(self.pending.contains_key(member_id));
+        let missing =
+            self.members.len() + usize::from(is_new) - (self.joins_waiting() + usize::from(!waits));
+        !self.members.is_empty() && (initial.is_some() || pending != 0 || missing != 0)
     }
 
     pub(super) fn joins_waiting(&self) -> usize {
-        self.members.values().filter(|member| member.waiting_join.is_some()).count()
+        self.totals.joins_waiting
     }
 
     /// The longest that any member may take to rejoin.
@@ -188,7 +235,7 @@ impl Group {
     }
 
     pub(super) fn metadata_bytes(&self) -> usize {
-        self.members.values().map(|member| member.metadata_bytes()).sum()
+        self.totals.metadata_bytes
     }
 
     /// Whether `member_id` is a member, and still the one that holds its instance id.
@@ -220,7 +267,7 @@ impl Group {
     }
 
     fn all_support(&self, protocol: &str) -> bool {
-        self.members.values().all(|member| member.supports(protocol))
+        self.totals.supporters.get(protocol) == Some(&self.members.len())
     }
 
     /// The protocol of the next generation: every member votes for the first of its own that all
@@ -262,21 +309,55 @@ impl Group {
         }
     }
 
-    /// A member that may be changed.
-    pub(super) fn member_mut(&mut self, member_id: &str) -> Option<&mut Member> {
-        self.members.get_mut(member_id).map(Arc::make_mut)
+    /// Changes a member, if it is one.
+    pub(super) fn change<R>(
+        &mut self,
+        member_id: &str,
+        change: impl FnOnce(&mut Member) -> R,
+    ) -> Option<R> {
+        let member = self.members.get_mut(member_id)?;
+        self.totals.subtract(member);
+        let result = change(Arc::make_mut(member));
+        self.totals.add(member);
+        Some(result)
     }
 
     /// Takes a member in; the first one leads.
     pub(super) fn insert(&mut self, member_id: Arc<str>, mut member: Member) {
-        member.number = self.next_number;
-        self.next_number += 1;
         if let Some(instance) = &member.group_instance_id {
             self.instances.insert(instance.clone(), member_id.clone());
         }
+        if let Phase::Preparing { initial: Some(initial), .. } = &mut self.phase {
+            initial.member_came = true;
+        }
         self.pending.remove(&member_id);
         self.leader.get_or_insert_with(|| member_id.clone());
+        member.number = self.next_number;
+        self.next_number += 1;
+        self.totals.add(&member);
         self.members.insert(member_id, Arc::new(member));
+    }
+
+    /// Gives a member a longer session; never a shorter one, because `check_at` must stay before it.
+    pub(super) fn renew(&mut self, member_id: &str, session_ends: Time) {
+        if let Some(member) = self.members.get_mut(member_id).map(Arc::make_mut) {
+            member.session_ends = member.session_ends.max(session_ends);
+        }
+    }
+
+    /// Carries out a change of one member that moves nothing else, whether it is new or not.
+    pub(super) fn put(&mut self, member_id: &Arc<str>, value: &Arc<Member>) {
+        self.unsynced.remove(member_id);
+        let expires_at = value.expires_at();
+        match self.members.get_mut(member_id) {
+            Some(member) => {
+                self.totals.subtract(member);
+                *member = value.clone();
+                self.totals.add(member);
+            }
+            None => self.insert(member_id.clone(), Member::clone(value)),
+        }
+        self.check_at = self.check_at.into_iter().chain(expires_at).min();
     }
 
     /// Takes a member or an unused id out. Another member becomes the leader if it led.
@@ -284,6 +365,7 @@ impl Group {
         self.pending.remove(member_id);
         self.unsynced.remove(member_id);
         let member = self.members.remove(member_id)?;
+        self.totals.subtract(&member);
         if let Some(instance) = &member.group_instance_id {
             self.instances.remove(instance);
         }
@@ -316,12 +398,15 @@ impl Group {
             Phase::Preparing { .. } => assert!(self.unsynced.is_empty()),
             Phase::Completing | Phase::Stable => assert!(!self.members.is_empty()),
         }
+        let mut totals = Totals::default();
         for (member_id, member) in &self.members {
             assert!(!self.pending.contains_key(member_id));
             assert!(member.number < self.next_number);
+            totals.add(member);
             let preparing = matches!(self.phase, Phase::Preparing { .. });
             assert!(member.waiting_join.is_none() || preparing);
             assert!(member.waiting_sync.is_none() || self.phase == Phase::Completing);
         }
+        assert_eq!(totals, self.totals);
     }
 }

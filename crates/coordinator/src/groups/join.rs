@@ -168,6 +168,15 @@ impl Draft<'_> {
             true => in_words("the leader joined again", &member_id, &request.reason),
             false => in_words("a member changed its metadata", &member_id, &request.reason),
         };
+        if group.lets_wait(&member_id) {
+            let mut member = Member::clone(&group.members[&member_id]);
+            if let Some(older) = member.waiting_join {
+                let refusal = Refusal::RebalanceInProgress;
+                self.refuse_join(older, refusal, &member_id);
+            }
+            take_over(&mut member, token, &request);
+            return self.put(member_id, member);
+        }
         self.update_member(token, &member_id, &request);
         self.rebalance_or_complete(&reason);
     }
@@ -175,13 +184,6 @@ impl Draft<'_> {
     fn add_member(&mut self, token: Token, member_id: Arc<str>, request: Join) {
         let reason = in_words("a member joined", &member_id, &request.reason);
         let session_ends = self.now.time + NEW_MEMBER_JOIN_TIMEOUT;
-        let group = self.edit();
-        if let Phase::Preparing { initial: Some(initial), .. } = &mut group.phase {
-            initial.member_came = true;
-        }
-        if group.members.is_empty() {
-            group.protocol_type = Some(request.protocol_type);
-        }
         let member = Member {
             number: 0,
             group_instance_id: request.group_instance_id,
@@ -196,6 +198,13 @@ impl Draft<'_> {
             waiting_join: Some(token),
             waiting_sync: None,
         };
+        if self.group().lets_wait(&member_id) {
+            return self.put(member_id, member);
+        }
+        let group = self.edit();
+        if group.members.is_empty() {
+            group.protocol_type = Some(request.protocol_type);
+        }
         group.insert(member_id, member);
         self.rebalance_or_complete(&reason);
     }
@@ -205,11 +214,7 @@ impl Draft<'_> {
     fn update_member(&mut self, token: Token, member_id: &Arc<str>, request: &Join) {
         let refusal = Refusal::RebalanceInProgress;
         self.answer_join(member_id, Err(JoinRefusal { refusal, member_id: member_id.clone() }));
-        let member = self.edit().member_mut(member_id).expect("the caller has found the member");
-        member.protocols = request.protocols.clone();
-        member.rebalance_timeout = whole_millis(request.rebalance_timeout);
-        member.session_timeout = whole_millis(request.session_timeout);
-        member.waiting_join = Some(token);
+        self.edit().change(member_id, |member| take_over(member, token, request));
     }
 
     /// A static member came back without knowing its id (KIP-345): it gets a new id and takes over
@@ -239,8 +244,7 @@ impl Draft<'_> {
             group.unsynced.insert(member_id.clone());
         }
         self.update_member(token, &member_id, &request);
-        let group = self.edit();
-        group.member_mut(&member_id).expect("it was inserted above").renew(now);
+        self.edit().change(&member_id, |member| member.renew(now));
 
         let reason = in_words("a static member came back", &member_id, &request.reason);
         match self.group().phase {
@@ -275,6 +279,14 @@ impl Draft<'_> {
         let value = Some(self.group().store());
         self.records.push(Record::Stored { group: self.id.clone(), value });
     }
+}
+
+/// The member is what it says now, and waits.
+fn take_over(member: &mut Member, token: Token, request: &Join) {
+    member.protocols = request.protocols.clone();
+    member.rebalance_timeout = whole_millis(request.rebalance_timeout);
+    member.session_timeout = whole_millis(request.session_timeout);
+    member.waiting_join = Some(token);
 }
 
 /// Client (or instance) and 128 random bits, in the form that Kafka's users know.

@@ -7,9 +7,10 @@ use towpath_model::{Time, Token};
 
 use super::record::StoredMember;
 
-/// A member: what it can do, what it was given, and which of its requests wait.
+/// A member: what it can do, what it was given, and which of its requests wait. Opaque outside of
+/// this crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Member {
+pub struct Member {
     /// Its place in the order of joining; the group gives it.
     pub(super) number: u64,
     pub(super) group_instance_id: Option<Arc<str>>,
@@ -75,10 +76,6 @@ impl Member {
     pub(super) fn metadata(&self, protocol: &str) -> Arc<[u8]> {
         let found = self.protocols.iter().find(|(name, _)| **name == *protocol);
         found.map_or_else(|| [].into(), |(_, metadata)| metadata.clone())
-    }
-
-    pub(super) fn supports(&self, protocol: &str) -> bool {
-        self.protocols.iter().any(|(name, _)| **name == *protocol)
     }
 
     /// Bytes of its protocols, for the group's bound.

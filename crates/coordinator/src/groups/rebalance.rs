@@ -136,9 +136,10 @@ impl Draft<'_> {
             self.answer_join(member_id, Ok(joined));
             let group = self.edit();
             group.unsynced.insert(member_id.clone());
-            let member = group.member_mut(member_id).expect("ids are those of the members");
-            member.is_new = false;
-            member.renew(now);
+            group.change(member_id, |member| {
+                member.is_new = false;
+                member.renew(now);
+            });
         }
         let group = self.edit();
         group.sync_ends = now + group.rebalance_timeout();
@@ -174,9 +175,7 @@ impl Draft<'_> {
     pub(super) fn drop_assignments(&mut self, refusal: Refusal) {
         let ids: Vec<Arc<str>> = self.group().members.keys().cloned().collect();
         for member_id in &ids {
-            if let Some(member) = self.edit().member_mut(member_id) {
-                member.assignment = [].into();
-            }
+            self.edit().change(member_id, |member| member.assignment = [].into());
             self.answer_sync(member_id, Err(refusal));
         }
     }

@@ -1,10 +1,10 @@
-//! The changes of state of groups: three kinds that are logged, three that are not.
+//! The changes of state of groups: three kinds that are logged, four that are not.
 //!
 //! | record | in the log |
 //! |---|---|
 //! | `Stored` | GroupMetadata: the last generation that was begun or finished, or a tombstone |
 //! | `OffsetCommitted`, `OffsetRemoved` | OffsetCommit: value or tombstone |
-//! | `Live`, `Heartbeat`, `CheckOffsetsAt` | never: the leader's memory |
+//! | `Live`, `Member`, `Heartbeat`, `CheckOffsetsAt` | never: the leader's memory |
 //!
 //! The two halves of the state do not mix: logged records change only what a follower has too,
 //! the others only what [`resume`](towpath_model::StateMachine::resume) builds from it.
@@ -16,6 +16,7 @@ use towpath_model::{FoldError, FoldRecord, Generation, KeyValue, PartitionIndex,
 
 use super::encoding;
 use super::group::Group;
+use super::member::Member;
 use super::reply::CommittedOffset;
 
 /// One change of [`super::Groups`].
@@ -54,6 +55,16 @@ pub enum Record {
         group: Arc<str>,
         /// Its members, timers and waiting requests.
         value: Option<Arc<Group>>,
+    },
+    /// Not logged: one member of a group has changed, and nothing else: it joined, or said something
+    /// new, and waits for others, or it has fetched its assignment.
+    Member {
+        /// The group.
+        group: Arc<str>,
+        /// The member.
+        member_id: Arc<str>,
+        /// What it is now.
+        value: Arc<Member>,
     },
     /// Not logged: a member has shown that it lives.
     Heartbeat {
@@ -123,12 +134,23 @@ impl FoldRecord for Record {
             Record::OffsetRemoved { group, topic, partition } => {
                 Some(KeyValue { key: encoding::offset_key(group, topic, *partition), value: None })
             }
-            Record::Live { .. } | Record::Heartbeat { .. } | Record::CheckOffsetsAt(_) => None,
+            Record::Live { .. }
+            | Record::Member { .. }
+            | Record::Heartbeat { .. }
+            | Record::CheckOffsetsAt(_) => None,
         }
     }
 
     fn is_logged(&self) -> bool {
-        !matches!(self, Record::Live { .. } | Record::Heartbeat { .. } | Record::CheckOffsetsAt(_))
+        match self {
+            Record::Stored { .. }
+            | Record::OffsetCommitted { .. }
+            | Record::OffsetRemoved { .. } => true,
+            Record::Live { .. }
+            | Record::Member { .. }
+            | Record::Heartbeat { .. }
+            | Record::CheckOffsetsAt(_) => false,
+        }
     }
 
     fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, FoldError> {

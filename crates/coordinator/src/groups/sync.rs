@@ -11,6 +11,7 @@ use towpath_model::{Decision, Now, Token};
 use super::draft::Draft;
 use super::encoding;
 use super::group::{Group, Phase};
+use super::member::Member;
 use super::record::{Record, StoredGroup};
 use super::reply::{Refusal, Reply, Synced};
 use super::request::Sync;
@@ -57,25 +58,26 @@ impl Groups {
 impl Draft<'_> {
     fn wait_for_assignment(&mut self, token: Token, request: Sync) {
         let member_id = &request.member_id;
-        // An earlier sync of the same member has lost its connection, most likely.
-        self.answer_sync(member_id, Err(Refusal::RebalanceInProgress));
-        let group = self.edit();
-        group.unsynced.remove(member_id);
-        let member = group.member_mut(member_id).expect("the member was checked");
-        member.waiting_sync = Some(token);
-        if self.group().is_leader(member_id) {
-            self.assign(request.assignments);
+        let mut member = Member::clone(&self.group().members[member_id]);
+        if let Some(older) = member.waiting_sync.replace(token) {
+            // It has lost its connection, most likely.
+            self.replies.push((older, Reply::Sync(Err(Refusal::RebalanceInProgress))));
         }
+        if !self.group().is_leader(member_id) {
+            return self.put(member_id.clone(), member);
+        }
+        self.edit().put(member_id, &Arc::new(member));
+        self.assign(request.assignments);
     }
 
     /// The leader has decided: log it and tell those who wait.
     fn assign(&mut self, assignments: Vec<(Arc<str>, Arc<[u8]>)>) {
         let now = self.now;
         let mut assignments: BTreeMap<Arc<str>, Arc<[u8]>> = assignments.into_iter().collect();
-        let members = self.edit().members.iter_mut();
-        for (member_id, member) in members {
+        let ids: Vec<Arc<str>> = self.group().members.keys().cloned().collect();
+        for member_id in &ids {
             let assignment = assignments.remove(member_id).unwrap_or_else(|| [].into());
-            Arc::make_mut(member).assignment = assignment;
+            self.edit().change(member_id, |member| member.assignment = assignment);
         }
         let value = StoredGroup { since: Some(now.wall), ..self.group().store() };
         if !self.fits_record(&value) {
@@ -86,7 +88,6 @@ impl Draft<'_> {
 
         self.edit().enter(now, Phase::Stable);
         self.records.push(Record::Stored { group: self.id.clone(), value: Some(value) });
-        let ids: Vec<Arc<str>> = self.group().members.keys().cloned().collect();
         for member_id in &ids {
             let synced = self.synced(member_id);
             self.answer_sync(member_id, Ok(synced));
@@ -94,12 +95,11 @@ impl Draft<'_> {
     }
 
     fn fetch_assignment(&mut self, token: Token, member_id: &Arc<str>) {
-        let now = self.now.time;
         let synced = self.synced(member_id);
         self.replies.push((token, Reply::Sync(Ok(synced))));
-        let group = self.edit();
-        group.unsynced.remove(member_id);
-        group.member_mut(member_id).expect("the member was checked").renew(now);
+        let mut member = Member::clone(&self.group().members[member_id]);
+        member.renew(self.now.time);
+        self.put(member_id.clone(), member);
     }
 
     fn synced(&self, member_id: &str) -> Synced {

@@ -344,7 +344,10 @@ fn logged(record: &Record) -> Option<String> {
         Record::OffsetRemoved { group, topic, partition } => {
             format!("log {group}: {topic}-{partition} no offset")
         }
-        Record::Live { .. } | Record::Heartbeat { .. } | Record::CheckOffsetsAt(_) => return None,
+        Record::Live { .. }
+        | Record::Member { .. }
+        | Record::Heartbeat { .. }
+        | Record::CheckOffsetsAt(_) => return None,
     };
     Some(short(&text))
 }

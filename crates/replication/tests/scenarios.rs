@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use towpath_model::{BrokerId, Durability, LeaderEpoch, Now, Offset, ProducerId, Time, Timestamp};
 use towpath_records::BatchHeader;
-use towpath_replication::{Acks, Admission, EpochHistory, Leader, LeaderStart, Producers};
+use towpath_replication::{
+    Acks, Admission, EpochHistory, FollowerView, Leader, LeaderStart, Producers,
+};
 
 const ARROW: &str = "→";
 const COLUMN: usize = 62;
@@ -155,6 +157,15 @@ impl World {
                     Some(judged) => format!("in sync should be {}", join(&judged)),
                     None => "no change".to_owned(),
                 }
+            }
+            ["followers"] => {
+                let show = |(broker, view): (BrokerId, FollowerView)| {
+                    format!(
+                        "{broker} end {:?} durable {:?}",
+                        view.log_end_offset, view.durable_offset
+                    )
+                };
+                self.leader().followers().map(show).collect::<Vec<_>>().join(", ")
             }
             ["end-of-epoch", epoch] => {
                 let asked = LeaderEpoch(epoch.parse().unwrap());

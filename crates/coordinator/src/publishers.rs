@@ -24,10 +24,11 @@
 //!
 //! A refutation may be wrong in one way: the append of the process that crashed may still be under
 //! way to the partition. So a repeat of the same sequence is appended as the *same* producer,
-//! epoch and sequence: whichever of the two arrives second is recognised. And if the caller gives
-//! that message up and goes on with a higher sequence, the producer's epoch rises first: the
-//! straggler is fenced, or it lands before its successor and was never reported as anything.
-//! From then on its sequence is stale, so it cannot land a second time.
+//! epoch and sequence, into the same partition: whichever of the two arrives second is recognised.
+//! And if the caller gives that message up and goes on with a higher sequence, the producer's epoch
+//! rises first. Then the straggler is fenced by what follows it in its partition, or it lands before
+//! that, as a message whose fate nobody had been told. Its sequence is stale from then on, so it
+//! cannot land a second time.
 //!
 //! Promise to callers: the last 100 results per publisher, for 24 hours. A publisher that was idle
 //! for 24 hours is forgotten. The partition must remember producers at least as long.

@@ -20,6 +20,9 @@ use super::{GroupDecision, Groups, is_group_id};
 /// The committed offsets of one group: topic, partition, offset.
 pub(super) type GroupOffsets = BTreeMap<Arc<str>, BTreeMap<PartitionIndex, CommittedOffset>>;
 
+/// What the record format can hold, whatever is configured.
+const METADATA_BYTES_MAX: usize = i16::MAX as usize;
+
 /// Most offsets that one step of expiry removes; the rest is due again at once.
 const TOMBSTONES_PER_STEP: usize = 1_000;
 
@@ -34,7 +37,7 @@ impl Groups {
             let mut partitions = Vec::new();
             for partition in topic.partitions {
                 let index = partition.partition;
-                if self.config.offset_metadata_max < partition.metadata.encode_utf16().count() {
+                if self.is_too_large(&partition.metadata) {
                     partitions.push((index, Err(Refusal::OffsetMetadataTooLarge)));
                     continue;
                 }
@@ -88,6 +91,11 @@ impl Groups {
             Phase::Completing => Err(Refusal::RebalanceInProgress),
             Phase::Empty | Phase::Preparing { .. } | Phase::Stable => Ok(()),
         }
+    }
+
+    fn is_too_large(&self, metadata: &str) -> bool {
+        METADATA_BYTES_MAX < metadata.len()
+            || self.config.offset_metadata_max < metadata.encode_utf16().count()
     }
 
     /// The committed offsets that are asked for, in that order.

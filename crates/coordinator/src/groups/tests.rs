@@ -49,3 +49,35 @@ fn looking_for_the_next_deadline_reads_one_entry() {
     groups.apply(&Record::Live { group: "g50".into(), value: None });
     assert_eq!(groups.next_deadline(), Some(Time(70)));
 }
+
+#[test]
+fn metadata_that_no_record_can_hold_is_refused_whatever_is_configured() {
+    let generous = GroupsConfig { offset_metadata_max: usize::MAX, ..config() };
+    let mut machine = crate::machine::Machine::new(move || Groups::new(generous.clone()));
+    let mut commit = |metadata: usize| {
+        let partition = CommitPartition {
+            partition: towpath_model::PartitionIndex(0),
+            offset: towpath_model::Offset(1),
+            leader_epoch: None,
+            metadata: "x".repeat(metadata).into(),
+        };
+        let id = towpath_model::TopicId::ZERO;
+        let topics = vec![CommitTopic { name: "t".into(), id, partitions: vec![partition] }];
+        let (_, decision) = machine.ask(Request::CommitOffsets(CommitOffsets {
+            group: "g".into(),
+            member_id: "".into(),
+            group_instance_id: None,
+            generation: None,
+            // The version with an expiry has the shorter length field.
+            retention: Some(Duration::from_secs(60)),
+            knows_group_id_not_found: true,
+            topics,
+        }));
+        match &decision.replies[0].1 {
+            Reply::CommitOffsets(Ok(topics)) => topics[0].partitions[0].1,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(commit(32_767), Ok(()));
+    assert_eq!(commit(32_768), Err(Refusal::OffsetMetadataTooLarge));
+}

@@ -126,7 +126,8 @@ pub enum Reply {
     TooManyPublishers,
     /// To `Finish`: noted; a repeat will be answered by this.
     Finished,
-    /// To `Finish`: another attempt has taken over; this one's outcome was not needed.
+    /// To `Finish`: another attempt has taken over (or the publisher is forgotten). If this one was
+    /// appended all the same, its caller may be told so: the record is there, once.
     Superseded,
     /// To `TopicDeleted`: how many publishers were forgotten.
     TopicDeleted {

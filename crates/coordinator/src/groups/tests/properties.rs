@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 300,
+        cases: 200,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 500,
+        cases: 250,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

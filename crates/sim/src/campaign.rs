@@ -3,8 +3,9 @@
 //! A panic of the product is a violation like any other: it has a seed. Threads only share the next
 //! seed to take; the sums do not depend on who took which.
 
+use std::cell::RefCell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -176,9 +177,23 @@ fn failure(profile: &dyn Profile, seed: u64, trace: &Trace, violation: Violation
     Failure { profile: profile.name(), seed, step: trace.steps(), hash: trace.hash(), violation }
 }
 
+thread_local! {
+    /// Where the last panic of this thread happened.
+    static PANICKED_AT: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// From now on a panic prints nothing; the failure that it becomes says where it was.
+pub fn quiet_panics() {
+    panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|at| format!(" at {at}")).unwrap_or_default();
+        PANICKED_AT.set(place);
+    }));
+}
+
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+    let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    format!("{text}{}", PANICKED_AT.take())
 }
 
 #[cfg(test)]

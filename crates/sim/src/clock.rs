@@ -10,6 +10,7 @@ use crate::rng::Rng;
 #[derive(Debug, Clone)]
 pub struct SimClock {
     now: Now,
+    jumps: u64,
 }
 
 /// 2026-01-01T00:00:00Z: runs start on a plausible date.
@@ -21,13 +22,19 @@ impl SimClock {
     /// A clock that has just started.
     #[must_use]
     pub fn new() -> SimClock {
-        SimClock { now: Now { time: Time(0), wall: START } }
+        SimClock { now: Now { time: Time(0), wall: START }, jumps: 0 }
     }
 
     /// Both readings.
     #[must_use]
     pub fn now(&self) -> Now {
         self.now
+    }
+
+    /// How often the wall clock has jumped: between two readings with the same number it ran true.
+    #[must_use]
+    pub fn jumps(&self) -> u64 {
+        self.jumps
     }
 
     /// Lets time pass on both clocks.
@@ -41,6 +48,7 @@ impl SimClock {
     pub fn jump_wall(&mut self, rng: &mut Rng) -> i64 {
         let jump = rng.below(2 * HOUR_MS as u64 + 1) as i64 - HOUR_MS;
         self.now.wall = Timestamp(self.now.wall.0 + jump);
+        self.jumps += 1;
         jump
     }
 }

@@ -104,6 +104,9 @@ fn run(options: &Options) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if !options.trace {
+        campaign::quiet_panics();
+    }
     let mut good = true;
     for profile in &options.profiles {
         good &= if options.trace {

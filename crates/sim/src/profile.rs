@@ -52,7 +52,7 @@ impl std::error::Error for Violation {}
 macro_rules! ensure {
     ($holds:expr, $invariant:literal, $($detail:tt)+) => {
         if !$holds {
-            return Err($crate::profile::Violation::new($invariant, format!($($detail)+)));
+            return Err($crate::profile::Violation::new($invariant, format!($($detail)+)).into());
         }
     };
 }

@@ -1,13 +1,14 @@
 //! All profiles, by name.
 
 pub mod journal;
+pub mod log;
 
 use crate::profile::Profile;
 
 /// Every profile, in the order in which a campaign runs them.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Profile] {
-    &[&journal::Journal]
+    &[&journal::Journal, &log::Log]
 }
 
 /// The profile with this name.

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use towpath_model::{Offset, Timestamp};
 use towpath_records::BatchHeader;
 
+use crate::clock::SimClock;
 use crate::profile::{Violation, ensure};
 use crate::rng::Rng;
 
@@ -24,6 +25,8 @@ pub(super) struct Handed {
     pub(super) max_timestamp: Timestamp,
     /// The broker's wall clock at the append.
     pub(super) appended: Timestamp,
+    /// How often that clock had jumped by then.
+    pub(super) clock_jumps: u64,
 }
 
 impl Handed {
@@ -31,7 +34,7 @@ impl Handed {
         bytes: Vec<u8>,
         timestamps: Vec<Timestamp>,
         header: &BatchHeader,
-        appended: Timestamp,
+        clock: &SimClock,
     ) -> Handed {
         Handed {
             bytes,
@@ -39,7 +42,8 @@ impl Handed {
             next: header.next_offset(),
             timestamps,
             max_timestamp: header.max_timestamp(),
-            appended,
+            appended: clock.now().wall,
+            clock_jumps: clock.jumps(),
         }
     }
 }
@@ -59,6 +63,8 @@ pub(super) struct Ghost {
     start: Offset,
     /// Furthest log start offset that was asked for.
     start_asked: Offset,
+    /// The last recovery found a history that had been cut.
+    was_truncation_undone: bool,
 }
 
 /// A log as it was found: where it starts, where it ends, and its batches from the one that holds
@@ -70,8 +76,8 @@ pub(super) struct FoundLog {
     pub(super) batches: Vec<(Offset, Offset, Vec<u8>)>,
 }
 
-/// How the process that wrote the log came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How the process that wrote the log came to its end; the worst comes last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ending {
     /// It closed the log.
     Closed,
@@ -144,11 +150,6 @@ impl Ghost {
         self.start = self.start.max(offset);
     }
 
-    /// The log was deleted for good: nothing is promised.
-    pub(super) fn forget(&mut self) {
-        *self = Ghost::default();
-    }
-
     /// Checks a log that was opened again, and takes it as the truth from here on.
     pub(super) fn recovered(&mut self, found: &FoundLog, ending: Ending) -> Result<(), Violation> {
         ensure!(
@@ -186,11 +187,17 @@ impl Ghost {
         }
         let history = self.history_of(found)?;
         self.check_durable_prefix(&history)?;
+        self.was_truncation_undone = history.iter().any(|found| !holds(&self.latest, found));
         self.latest = history;
         self.cut.clear();
         self.start = found.start;
         self.durable = self.durable.max(found.start);
         Ok(())
+    }
+
+    /// Whether the last recovery found a history that had been cut.
+    pub(super) fn was_truncation_undone(&self) -> bool {
+        self.was_truncation_undone
     }
 
     /// The prefix of a known history that the log holds.
@@ -208,7 +215,7 @@ impl Ghost {
     /// A history that was cut must not come back in place of acknowledged batches.
     fn check_durable_prefix(&self, history: &[Rc<Handed>]) -> Result<(), Violation> {
         for batch in self.latest.iter().filter(|batch| batch.base < self.durable) {
-            let same = history.iter().any(|found| found == batch);
+            let same = holds(history, batch);
             let gone = batch.next <= self.start_asked;
             ensure!(
                 same || gone,
@@ -220,6 +227,11 @@ impl Ghost {
         }
         Ok(())
     }
+}
+
+fn holds(history: &[Rc<Handed>], batch: &Rc<Handed>) -> bool {
+    let at = history.binary_search_by_key(&batch.base, |held| held.base);
+    at.is_ok_and(|at| Rc::ptr_eq(&history[at], batch))
 }
 
 fn end_of(history: &[Rc<Handed>], start: Offset) -> Offset {
@@ -265,6 +277,7 @@ mod tests {
             timestamps: vec![Timestamp(1); records as usize],
             max_timestamp: Timestamp(1),
             appended: Timestamp(1),
+            clock_jumps: 0,
         }
     }
 

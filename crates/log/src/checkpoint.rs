@@ -90,8 +90,9 @@ pub(crate) struct Checkpoints<D> {
     disk: D,
     directory: PathBuf,
     generation: u64,
-    /// Which of the two names are certain to be there.
-    named: [bool; 2],
+    /// Which of the two files are certain to be there as they are read. A process that ended
+    /// between its write and its sync leaves one that only the page cache has.
+    certain: [bool; 2],
     pub(crate) latest: Checkpoint,
 }
 
@@ -109,7 +110,7 @@ pub(crate) enum Found {
 impl<D: Disk> Checkpoints<D> {
     /// For a log that has no checkpoint yet and may have no directory.
     pub(crate) fn new(disk: D, directory: PathBuf, latest: Checkpoint) -> Self {
-        Checkpoints { disk, directory, generation: 0, named: [false; 2], latest }
+        Checkpoints { disk, directory, generation: 0, certain: [false; 2], latest }
     }
 
     /// Loads the newest readable generation.
@@ -144,7 +145,10 @@ impl<D: Disk> Checkpoints<D> {
     pub(crate) fn save(&mut self) -> Result<(), LogError> {
         assert!(self.latest.log_start <= self.latest.durable.offset);
         let generation = self.generation + 1;
-        let slot = (generation % 2) as usize;
+        let (other, slot) = ((self.generation % 2) as usize, (generation % 2) as usize);
+        if 0 < self.generation {
+            self.make_certain(other)?;
+        }
         let path = self.directory.join(NAMES[slot]);
         let write = || {
             let file = if self.disk.exists(&path)? {
@@ -154,14 +158,29 @@ impl<D: Disk> Checkpoints<D> {
             };
             file.write_at(&[IoSlice::new(&self.latest.encode(generation))], 0)?;
             file.sync_data()?;
-            if !self.named[slot] {
+            if !self.certain[slot] {
                 self.disk.sync_dir(&self.directory)?;
             }
             Ok(())
         };
         write().map_err(LogError::io("write", &path))?;
-        self.named[slot] = true;
+        self.certain[slot] = true;
         self.generation = generation;
+        Ok(())
+    }
+
+    /// The generation that is kept must survive the tearing of the one that is written.
+    fn make_certain(&mut self, slot: usize) -> Result<(), LogError> {
+        if self.certain[slot] {
+            return Ok(());
+        }
+        let path = self.directory.join(NAMES[slot]);
+        let sync = || {
+            self.disk.open(&path)?.sync_data()?;
+            self.disk.sync_dir(&self.directory)
+        };
+        sync().map_err(LogError::io("sync", &path))?;
+        self.certain[slot] = true;
         Ok(())
     }
 }

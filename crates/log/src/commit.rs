@@ -15,7 +15,7 @@ use thiserror::Error;
 use towpath_model::{LeaderEpoch, Offset, TopicPartition};
 
 use crate::checkpoint::{Checkpoints, Point};
-use crate::directory::DataDirectory;
+use crate::directory::{DataDirectory, lock_of};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::index;
@@ -48,11 +48,12 @@ pub(crate) struct Piece<D: Disk> {
     pub(crate) next_offset: Offset,
 }
 
-/// A checkpoint that is due once the round is durable, and the active segment's index as of then.
+/// A checkpoint that is due once the round is durable; and the indexes that it lets a start trust:
+/// of segments sealed since the last one, and of the active segment as of this round.
 pub(crate) struct CheckpointPlan<D: Disk> {
     pub(crate) checkpoints: Arc<Mutex<Checkpoints<D>>>,
     pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
-    pub(crate) index: Option<index::Files>,
+    pub(crate) indexes: Vec<index::Files>,
 }
 
 impl<D: Disk> Dirty<D> {
@@ -135,7 +136,9 @@ impl<D: Disk> DataDirectory<D> {
     /// Rounds are made one after the other, by one thread.
     #[must_use]
     pub fn commit(&self, round: Vec<Dirty<D>>) -> Vec<Committed> {
+        let running = lock_of(&self.inner.round);
         let result = self.check().and_then(|()| self.make_durable(&round));
+        drop(running);
         let result = result.map_err(|error| {
             self.fail(&error);
             CommitError(error.to_string())
@@ -164,24 +167,30 @@ impl<D: Disk> DataDirectory<D> {
     }
 
     fn make_durable(&self, round: &[Dirty<D>]) -> Result<(), LogError> {
-        self.sync_names(round)?;
-        let (direct, small) = self.split(round);
-        for (_, piece) in &direct {
-            piece.file.sync_data().map_err(LogError::io("sync", &piece.path))?;
+        // Logs that were truncated or deleted since: the former are taken again, with their names.
+        let round: Vec<&Dirty<D>> = round.iter().filter(|dirty| !dirty.is_superseded()).collect();
+        self.sync_names(&round)?;
+        let (direct, small) = self.split(&round);
+        sync_directly(&direct)?;
+        self.write_ahead().tidy()?;
+        let logged = log_small(&mut self.write_ahead(), &small);
+        match logged {
+            // No room for the write-ahead file: the segments have theirs already.
+            Err(error) if error.is_disk_full() => {
+                self.write_ahead().give_up_unwritten();
+                sync_directly(&small)?;
+                log_direct(&mut self.write_ahead(), &small)?;
+            }
+            logged => logged?,
         }
-        {
-            let mut write_ahead = self.write_ahead();
-            write_ahead.tidy()?;
-            log_small(&mut write_ahead, &small)?;
-            log_direct(&mut write_ahead, &direct)?;
-        }
+        log_direct(&mut self.write_ahead(), &direct)?;
         for dirty in round {
             self.save_checkpoint(dirty)?;
         }
         Ok(())
     }
 
-    fn sync_names(&self, round: &[Dirty<D>]) -> Result<(), LogError> {
+    fn sync_names(&self, round: &[&Dirty<D>]) -> Result<(), LogError> {
         let new: Vec<&PathBuf> = round.iter().flat_map(|dirty| &dirty.new_names).collect();
         let mut synced = BTreeSet::new();
         for directory in new {
@@ -195,9 +204,9 @@ impl<D: Disk> DataDirectory<D> {
 
     /// Large extents, and a single small one, are synced directly; the others go through the
     /// write-ahead file.
-    fn split<'r>(&self, round: &'r [Dirty<D>]) -> (Pieces<'r, D>, Pieces<'r, D>) {
+    fn split<'r>(&self, round: &[&'r Dirty<D>]) -> (Pieces<'r, D>, Pieces<'r, D>) {
         let direct_min = self.inner.limits.direct_bytes_min.min(PAYLOAD_BYTES_MAX as u64);
-        let pieces = round.iter().flat_map(|dirty| dirty.pieces.iter().map(move |p| (dirty, p)));
+        let pieces = round.iter().flat_map(|dirty| dirty.pieces.iter().map(move |p| (*dirty, p)));
         let (direct, small): (Pieces<'r, D>, Pieces<'r, D>) =
             pieces.partition(|(_, piece)| direct_min <= piece.bytes());
         if small.len() == 1 {
@@ -209,21 +218,30 @@ impl<D: Disk> DataDirectory<D> {
 
     fn save_checkpoint(&self, dirty: &Dirty<D>) -> Result<(), LogError> {
         let Some(plan) = &dirty.checkpoint else { return Ok(()) };
-        let mut checkpoints = plan.checkpoints.lock().expect("nothing panics while it writes");
+        let mut checkpoints = lock_of(&plan.checkpoints);
         // A truncation locks the checkpoints too, after it has raised the generation.
         if dirty.is_superseded() || dirty.to.offset < checkpoints.latest.durable.offset {
             return Ok(());
         }
-        if let Some(index) = &plan.index {
-            index.save(&self.inner.disk)?;
-        }
+        let saved = plan.indexes.iter().try_for_each(|index| index.save(&self.inner.disk));
         checkpoints.latest.durable = dirty.to;
         checkpoints.latest.epochs.clone_from(&plan.epochs);
-        checkpoints.save()
+        match saved.and_then(|()| checkpoints.save()) {
+            // The round is durable all the same; a start only has more to scan.
+            Err(error) if error.is_disk_full() => Ok(()),
+            saved => saved,
+        }
     }
 }
 
 type Pieces<'r, D> = Vec<(&'r Dirty<D>, &'r Piece<D>)>;
+
+fn sync_directly<D: Disk>(pieces: &[(&Dirty<D>, &Piece<D>)]) -> Result<(), LogError> {
+    for (_, piece) in pieces {
+        piece.file.sync_data().map_err(LogError::io("sync", &piece.path))?;
+    }
+    Ok(())
+}
 
 fn log_small<D: Disk>(
     write_ahead: &mut WriteAhead<D>,
@@ -249,16 +267,27 @@ fn log_small<D: Disk>(
     if small.is_empty() { Ok(()) } else { write_ahead.sync() }
 }
 
+/// Notes what was synced without the write-ahead file. The marks are a help for the judgement of
+/// damage, no promise: without room they are left out.
 fn log_direct<D: Disk>(
     write_ahead: &mut WriteAhead<D>,
     direct: &[(&Dirty<D>, &Piece<D>)],
 ) -> Result<(), LogError> {
-    for (dirty, piece) in direct {
-        if dirty.is_superseded() {
-            continue;
+    let mut mark = || {
+        for (dirty, piece) in direct {
+            if dirty.is_superseded() {
+                continue;
+            }
+            write_ahead.segment_synced((dirty.partition, piece.segment));
+            write_ahead.mark(dirty.partition, piece.segment, piece.to, piece.next_offset)?;
         }
-        write_ahead.segment_synced((dirty.partition, piece.segment));
-        write_ahead.mark(dirty.partition, piece.segment, piece.to, piece.next_offset)?;
+        write_ahead.write_unsynced()
+    };
+    match mark() {
+        Err(error) if error.is_disk_full() => {
+            write_ahead.give_up_unwritten();
+            Ok(())
+        }
+        marked => marked,
     }
-    write_ahead.write_unsynced()
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use towpath_model::{Offset, TopicPartition, Uuid};
@@ -79,7 +80,11 @@ pub(crate) struct Inner<D: Disk> {
     boot_id: String,
     pub(crate) was_clean: bool,
     failure: OnceLock<String>,
+    /// Held during a round, and while a log is deleted.
+    pub(crate) round: Mutex<()>,
     write_ahead: Mutex<WriteAhead<D>>,
+    /// Generations of the logs that were opened and not deleted since.
+    generations: Mutex<BTreeMap<TopicPartition, Arc<AtomicU64>>>,
     /// Up to where the replay made logs durable, until they are opened.
     replayed: Mutex<BTreeMap<TopicPartition, Offset>>,
     _lock: Box<dyn Send + Sync>,
@@ -150,7 +155,9 @@ impl<D: Disk> DataDirectory<D> {
             boot_id: boot_id.to_owned(),
             was_clean,
             failure: OnceLock::new(),
+            round: Mutex::new(()),
             write_ahead: Mutex::new(write_ahead),
+            generations: Mutex::new(BTreeMap::new()),
             replayed: Mutex::new(replayed.durable),
             _lock: lock,
         };
@@ -190,8 +197,12 @@ impl<D: Disk> DataDirectory<D> {
         let topic = found.path.parent().and_then(Path::file_name).unwrap_or_default();
         let topic = topic.to_string_lossy();
         let name = format!("{topic}-{}", found.partition);
-        self.forget(TopicPartition { topic: found.topic, partition: found.partition })?;
-        self.move_aside(&found.path, &quarantine, &name).map(drop)
+        self.check()?;
+        let partition = TopicPartition { topic: found.topic, partition: found.partition };
+        let _round = lock_of(&self.inner.round);
+        self.supersede(partition);
+        self.move_aside(&found.path, &quarantine, &name)?;
+        self.forget(partition)
     }
 
     /// Opens a log and recovers it. Creates nothing on the disk before the first append.
@@ -205,7 +216,35 @@ impl<D: Disk> DataDirectory<D> {
     ) -> Result<(Log<D>, Recovery), LogError> {
         let partition = place.partition();
         let replayed = lock_of(&self.inner.replayed).remove(&partition);
-        recover::open(self.clone(), &place, config, replayed)
+        let (log, recovery) = recover::open(self.clone(), &place, config, replayed)?;
+        self.supersede(partition);
+        lock_of(&self.inner.generations).insert(partition, Arc::clone(&log.generation));
+        Ok((log, recovery))
+    }
+
+    /// What was taken from a log that is gone vouches for nothing.
+    fn supersede(&self, partition: TopicPartition) {
+        if let Some(generation) = lock_of(&self.inner.generations).remove(&partition) {
+            generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether every log was recovered, by this start or before the last clean stop.
+    fn is_all_recovered(&self) -> Result<bool, LogError> {
+        if self.inner.was_clean {
+            return Ok(true);
+        }
+        let metadata = self.inner.root.join(METADATA);
+        let has_metadata =
+            self.inner.disk.exists(&metadata).map_err(LogError::io("look for", &metadata))?;
+        let found = self.logs_on_disk()?;
+        let opened = lock_of(&self.inner.generations);
+        let is_opened = |log: &FoundLog| {
+            let partition = TopicPartition { topic: log.topic, partition: log.partition };
+            opened.contains_key(&partition)
+        };
+        let is_metadata_opened = opened.contains_key(&LogPlace::Metadata.partition());
+        Ok((is_metadata_opened || !has_metadata) && found.iter().all(is_opened))
     }
 
     /// Removes a log. Once this returns no crash brings it back.
@@ -218,9 +257,12 @@ impl<D: Disk> DataDirectory<D> {
         if !self.inner.disk.exists(&path).map_err(failed)? {
             return Ok(());
         }
-        self.forget(place.partition())?;
+        self.check()?;
+        let _round = lock_of(&self.inner.round);
+        self.supersede(place.partition());
         let deleted = self.inner.root.join(DELETED);
         let aside = self.move_aside(&path, &deleted, "log")?;
+        self.forget(place.partition())?;
         remove_tree(&self.inner.disk, &aside).map_err(LogError::io("delete", &aside))?;
         let topic = path.parent().expect("a log's directory has a parent");
         let is_topic = matches!(place, LogPlace::Partition { .. });
@@ -230,9 +272,9 @@ impl<D: Disk> DataDirectory<D> {
         Ok(())
     }
 
-    /// Frames of a log that goes are never replayed into another one.
+    /// Frames of a log that is gone are never replayed into a new one in its place. Not before it
+    /// is gone: until then they may be all that keeps its newest records.
     fn forget(&self, partition: TopicPartition) -> Result<(), LogError> {
-        self.check()?;
         lock_of(&self.inner.replayed).remove(&partition);
         let mut write_ahead = self.write_ahead();
         write_ahead.uncover(|(covered, _)| *covered == partition);
@@ -274,7 +316,8 @@ impl<D: Disk> DataDirectory<D> {
     }
 
     /// Makes `logs` durable, writes their checkpoints, empties the write-ahead file, and leaves the
-    /// mark of a clean stop. Nothing may be appended afterwards.
+    /// mark of a clean stop. Nothing may be appended afterwards. `logs` are all that are open. There
+    /// is no mark when a log was not recovered since the last stop that was not clean.
     ///
     /// # Errors
     /// When the disk fails: there is no mark then, and the next start recovers.
@@ -287,6 +330,9 @@ impl<D: Disk> DataDirectory<D> {
             log.sync_and_checkpoint()?;
         }
         self.write_ahead().close().inspect_err(|error| self.fail(error))?;
+        if !self.is_all_recovered()? {
+            return Ok(());
+        }
         let mark = self.inner.root.join(CLEAN);
         let directory_id = self.inner.identity.directory_id;
         identity::save_clean_mark(&self.inner.disk, &mark, &self.inner.boot_id, directory_id)
@@ -313,20 +359,27 @@ impl<D: Disk> DataDirectory<D> {
     }
 }
 
-fn lock_of<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock_of<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("a panic while this is locked is a bug that ends the process")
 }
 
+/// Creates the directory. Until it has been named once, by its `format` file, every directory
+/// above it may be as new as it is, so all their names are made certain.
 fn create_root<D: Disk>(disk: &D, root: &Path) -> Result<(), LogError> {
     let create = || {
-        if disk.exists(root)? {
+        disk.create_dir_all(root)?;
+        if disk.exists(&root.join(FORMAT))? {
             return Ok(());
         }
-        disk.create_dir_all(root)?;
-        match root.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => disk.sync_dir(parent),
-            _ => Ok(()),
+        for above in root.ancestors().skip(1) {
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            match disk.sync_dir(above) {
+                // Not ours, so we have not created anything in it.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced?,
+            }
         }
+        Ok(())
     };
     create().map_err(LogError::io("create", root))
 }
@@ -364,7 +417,14 @@ fn remove_deleted<D: Disk>(disk: &D, root: &Path) -> Result<(), LogError> {
         if !disk.exists(&deleted)? {
             return Ok(());
         }
-        for name in disk.list(&deleted)? {
+        let names = disk.list(&deleted)?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        // The process may have ended before the move was certain. Without this a crash now could
+        // take the move back, but not the removal of files.
+        disk.sync_dir(&deleted)?;
+        for name in names {
             remove_tree(disk, &deleted.join(name))?;
         }
         Ok(())

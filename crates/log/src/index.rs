@@ -212,26 +212,30 @@ impl SparseIndex {
 /// Both index files of a segment, ready to be written.
 #[derive(Debug)]
 pub(crate) struct Files {
+    pub(crate) segment: Offset,
     files: [(PathBuf, Vec<u8>); 2],
 }
 
 impl Files {
     pub(crate) fn new(directory: &Path, index: &SparseIndex, summary: &Summary) -> Files {
-        let base = summary.base_offset;
+        let segment = summary.base_offset;
         Files {
+            segment,
             files: [
-                (FileKind::Index.path(directory, base), index.encode_offsets(summary)),
-                (FileKind::TimeIndex.path(directory, base), index.encode_times()),
+                (FileKind::Index.path(directory, segment), index.encode_offsets(summary)),
+                (FileKind::TimeIndex.path(directory, segment), index.encode_times()),
             ],
         }
     }
 
-    /// Writes them, unsynced: damaged ones are noticed and rebuilt.
+    /// Writes and syncs them. A checkpoint that lets a start trust them comes after this: an older
+    /// index under the same name may describe batches that a crash has replaced since.
     pub(crate) fn save<D: Disk>(&self, disk: &D) -> Result<(), LogError> {
         for (path, bytes) in &self.files {
             let write = || -> io::Result<()> {
                 let file = if disk.exists(path)? { disk.open(path)? } else { disk.create(path)? };
-                file.write_at(&[IoSlice::new(bytes)], 0)
+                file.write_at(&[IoSlice::new(bytes)], 0)?;
+                file.sync_data()
             };
             write().map_err(LogError::io("write", path))?;
         }

@@ -90,6 +90,8 @@ pub struct Log<D: Disk> {
     pub(crate) active: Option<Active<D>>,
     /// Files of sealed segments that are not durable yet.
     pub(crate) sealed_unsynced: Vec<(Offset, Arc<D::File>)>,
+    /// Indexes of sealed segments that are not on the disk yet.
+    pub(crate) unsaved_indexes: Vec<index::Files>,
     pub(crate) open: OpenSegments<D::File>,
     /// Leader epochs and their first offsets; both rise.
     pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
@@ -97,6 +99,8 @@ pub struct Log<D: Disk> {
     pub(crate) damage: Vec<Damage>,
     /// Directories that must be synced before anything new in them counts.
     pub(crate) new_names: Vec<PathBuf>,
+    /// Those of them that a round has taken along and not yet brought back.
+    pub(crate) taken_names: Vec<PathBuf>,
     pub(crate) last_batch: Option<LastBatch>,
     pub(crate) checkpoint_is_due: bool,
     pub(crate) bytes_since_checkpoint: u64,
@@ -203,14 +207,14 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Ends the active segment. Cannot fail: its indexes can be rebuilt, and the zeros behind its
-    /// batches may stay.
+    /// Ends the active segment. Cannot fail: its indexes are written with the next checkpoint, and
+    /// the zeros behind its batches may stay.
     pub(crate) fn seal(&mut self) {
         let Some(active) = self.active.take() else { return };
         let summary = self.segments.last_mut().expect("the active segment is the last one");
         summary.is_sealed = true;
         let summary = *summary;
-        let _ = index::Files::new(&self.path, &active.index, &summary).save(self.disk());
+        self.unsaved_indexes.push(index::Files::new(&self.path, &active.index, &summary));
         if summary.bytes < active.allocated {
             let _ = active.file.truncate(summary.bytes);
         }
@@ -320,11 +324,17 @@ impl<D: Disk> Log<D> {
             from: self.taken.offset,
             to,
             pieces: self.pieces_from(self.taken),
-            new_names: std::mem::take(&mut self.new_names),
+            new_names: self.take_names(),
             checkpoint: self.take_checkpoint_plan(),
         };
         self.taken = to;
         Some(dirty)
+    }
+
+    fn take_names(&mut self) -> Vec<PathBuf> {
+        let names = std::mem::take(&mut self.new_names);
+        self.taken_names.extend_from_slice(&names);
+        names
     }
 
     /// The bytes from `point` to the end, segment by segment. `point` is not below the durable
@@ -361,11 +371,17 @@ impl<D: Disk> Log<D> {
         }
         self.bytes_since_checkpoint = 0;
         let checkpoints = Arc::clone(&self.checkpoints);
-        let index = self.active_index_files();
-        Some(CheckpointPlan { checkpoints, epochs: self.epochs.clone(), index })
+        let indexes = self.take_indexes();
+        Some(CheckpointPlan { checkpoints, epochs: self.epochs.clone(), indexes })
     }
 
-    pub(crate) fn active_index_files(&self) -> Option<index::Files> {
+    fn take_indexes(&mut self) -> Vec<index::Files> {
+        let mut indexes = std::mem::take(&mut self.unsaved_indexes);
+        indexes.extend(self.active_index_files());
+        indexes
+    }
+
+    fn active_index_files(&self) -> Option<index::Files> {
         let active = self.active.as_ref()?;
         let summary = self.segments.last()?;
         Some(index::Files::new(&self.path, &active.index, summary))
@@ -380,6 +396,10 @@ impl<D: Disk> Log<D> {
         }
         if self.durable.offset < committed.to.offset {
             self.set_durable(committed.to);
+        }
+        if committed.to == self.taken {
+            // No later round is under way, so these are the names that this one has synced.
+            self.taken_names.clear();
         }
         self.assert_invariants();
     }
@@ -407,12 +427,11 @@ impl<D: Disk> Log<D> {
         if !self.has_directory {
             return Ok(());
         }
-        // Without it the next start rebuilds it.
-        if let Some(index) = self.active_index_files() {
-            let _ = index.save(self.disk());
-        }
         self.checkpoint_is_due = false;
         self.bytes_since_checkpoint = 0;
+        for index in self.take_indexes() {
+            index.save(self.disk()).inspect_err(|error| self.fail_unless_full(error))?;
+        }
         self.write_checkpoint()
     }
 
@@ -424,7 +443,9 @@ impl<D: Disk> Log<D> {
     }
 
     fn sync_files(&mut self) -> Result<(), LogError> {
-        for directory in std::mem::take(&mut self.new_names) {
+        let mut names = std::mem::take(&mut self.new_names);
+        names.append(&mut self.taken_names);
+        for directory in names {
             let failed = LogError::io("sync names in", &directory);
             self.disk().sync_dir(&directory).map_err(failed)?;
         }
@@ -444,13 +465,14 @@ impl<D: Disk> Log<D> {
         checkpoints.latest.log_start = self.log_start;
         checkpoints.latest.durable = self.durable;
         checkpoints.latest.epochs.clone_from(&self.epochs);
-        let saved = checkpoints.save();
-        saved.inspect_err(|error| {
-            // A failed sync leaves unknown what the disk holds; a full disk is only full.
-            if !error.is_disk_full() {
-                self.directory.fail(error);
-            }
-        })
+        checkpoints.save().inspect_err(|error| self.fail_unless_full(error))
+    }
+
+    /// A failed sync leaves unknown what the disk holds; a full disk is only full.
+    fn fail_unless_full(&self, error: &LogError) {
+        if !error.is_disk_full() {
+            self.directory.fail(error);
+        }
     }
 
     pub(crate) fn checkpoints(&self) -> MutexGuard<'_, Checkpoints<D>> {

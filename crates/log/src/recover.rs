@@ -99,6 +99,8 @@ pub(crate) fn open<D: Disk>(
     let path = directory.inner.root.join(place.path());
     let disk = directory.inner.disk.clone();
     let has_directory = disk.exists(&path).map_err(LogError::io("look for", &path))?;
+    // A log without a directory was deleted: its name was certain before anything in it was.
+    let replayed = replayed.filter(|_| has_directory);
     let (checkpoints, found) = Checkpoints::load(disk.clone(), path.clone())?;
     let mut recover = Recover {
         config,
@@ -162,7 +164,9 @@ impl<D: Disk> Recover<D> {
     fn run(&mut self) -> Result<(), LogError> {
         let bases = self.segments_on_disk()?;
         let Some(first) = bases.first() else { return Ok(()) };
-        if self.readable.is_none() {
+        // A log start that ever moved is in a checkpoint. Where none was written it is 0, and a
+        // first segment that begins later only lacks those that a crash took.
+        if self.known.is_none() {
             self.log_start = *first;
         }
         self.expected = *first;
@@ -188,9 +192,14 @@ impl<D: Disk> Recover<D> {
             let path = self.path.join(name);
             self.disk.remove_file(&path).map_err(LogError::io("remove", &path))?;
         }
-        let mut bases: Vec<Offset> =
-            names.iter().filter_map(|name| FileKind::Segment.offset_in(name)).collect();
+        let of_kind = |kind: FileKind| names.iter().filter_map(move |name| kind.offset_in(name));
+        let mut bases: Vec<Offset> = of_kind(FileKind::Segment).collect();
         bases.sort_unstable();
+        for stray in of_kind(FileKind::Index).chain(of_kind(FileKind::TimeIndex)) {
+            if bases.binary_search(&stray).is_err() {
+                remove_index_files(&self.disk, &self.path, stray)?;
+            }
+        }
         if self.readable.is_some() {
             let start = self.log_start;
             let below = bases.windows(2).take_while(|pair| pair[1] <= start).count();
@@ -264,8 +273,9 @@ impl<D: Disk> Recover<D> {
         if let Some(point) = self.readable
             && point.segment == Some(base)
             && let Some(summary) = index::load_summary(&self.disk, &self.path, base)?
-            && summary.next_offset <= point.offset
-            && summary.bytes <= point.position.min(length)
+            && summary.next_offset == point.offset
+            && summary.bytes == point.position
+            && summary.bytes <= length
             && let Some(index) = index::load(&self.disk, &self.path, &summary, interval)?
         {
             self.expected = summary.next_offset;
@@ -421,15 +431,30 @@ impl<D: Disk> Recover<D> {
             self.has_changed = true;
         }
         let base = walk.summary.base_offset;
+        if is_last && !walk.damaged && walk.summary.bytes == 0 {
+            // Its name may not be certain, and nothing vouches for it: the next append creates it.
+            return self.remove_segments(&[base]);
+        }
         if walk.damaged {
             // Without an index every start scans the segment, and finds the damage, again.
             remove_index_files(&self.disk, &self.path, base)?;
         } else if walk.summary.is_sealed && scanned_from < walk.summary.bytes {
-            let _ = index::Files::new(&self.path, &walk.index, &walk.summary).save(&self.disk);
+            let files = index::Files::new(&self.path, &walk.index, &walk.summary);
+            self.save_index(&files)?;
         }
         self.segments.push(walk.summary);
         self.last = Some((walk.file, walk.index));
         Ok(())
+    }
+
+    /// Without room there is none, and no older one either.
+    fn save_index(&self, files: &index::Files) -> Result<(), LogError> {
+        match files.save(&self.disk) {
+            Err(error) if error.is_disk_full() => {
+                remove_index_files(&self.disk, &self.path, files.segment)
+            }
+            saved => saved,
+        }
     }
 
     /// Has zeros, or nothing, behind the last batch. Bytes that reached the disk behind a batch
@@ -491,6 +516,9 @@ impl<D: Disk> Recover<D> {
             self.sync_names(&directory)?;
             self.save(&mut checkpoints, &active, durable)?;
         }
+        // A process that was killed may have created them and synced nothing: the first commit does.
+        let is_uncertain = has_directory && !self.was_clean && !self.has_changed;
+        let new_names = if is_uncertain { self.names(&directory) } else { Vec::new() };
         let partition = place.partition();
         let damage = self.damage.iter().map(|damage| damage.from..damage.to).collect();
         let scanned_bytes = self.scanned_bytes;
@@ -510,10 +538,12 @@ impl<D: Disk> Recover<D> {
             segments: self.segments,
             active,
             sealed_unsynced: Vec::new(),
+            unsaved_indexes: Vec::new(),
             open,
             epochs: self.epochs,
             damage: self.damage,
-            new_names: Vec::new(),
+            new_names,
+            taken_names: Vec::new(),
             last_batch: None,
             checkpoint_is_due: false,
             bytes_since_checkpoint: 0,
@@ -545,11 +575,16 @@ impl<D: Disk> Recover<D> {
 
     /// Names that a crash of the system could still take back.
     fn sync_names(&self, directory: &DataDirectory<D>) -> Result<(), LogError> {
-        let root = &directory.inner.root;
-        for above in self.path.ancestors().take_while(|above| above.starts_with(root)) {
-            self.disk.sync_dir(above).map_err(LogError::io("sync names in", above))?;
+        for name in self.names(directory) {
+            self.disk.sync_dir(&name).map_err(LogError::io("sync names in", &name))?;
         }
         Ok(())
+    }
+
+    fn names(&self, directory: &DataDirectory<D>) -> Vec<PathBuf> {
+        let root = &directory.inner.root;
+        let names = self.path.ancestors().take_while(|above| above.starts_with(root));
+        names.map(std::path::Path::to_owned).collect()
     }
 
     fn save(
@@ -559,7 +594,7 @@ impl<D: Disk> Recover<D> {
         durable: Point,
     ) -> Result<(), LogError> {
         if let (Some(active), Some(last)) = (active, self.segments.last()) {
-            let _ = index::Files::new(&self.path, &active.index, last).save(&self.disk);
+            self.save_index(&index::Files::new(&self.path, &active.index, last))?;
         }
         checkpoints.latest.log_start = self.log_start;
         checkpoints.latest.durable = durable;
@@ -612,6 +647,8 @@ impl<D: Disk> Walk<D> {
             max_timestamp_before: self.summary.max_timestamp,
         });
         self.summary.note(header);
+        // What the index said was about less.
+        self.summary.last_append = None;
     }
 
     fn resynchronise(
@@ -658,7 +695,7 @@ pub(crate) fn remove_segment_files<D: Disk>(
     remove_if_there(disk, &FileKind::Segment.path(directory, base))
 }
 
-fn remove_index_files<D: Disk>(
+pub(crate) fn remove_index_files<D: Disk>(
     disk: &D,
     directory: &std::path::Path,
     base: Offset,

@@ -102,6 +102,7 @@ impl<D: Disk> Log<D> {
             self.taken = self.durable;
         }
         self.sealed_unsynced.retain(|(base, _)| !gone.contains(base));
+        self.unsaved_indexes.retain(|index| !gone.contains(&index.segment));
         for base in gone {
             self.open.forget(base);
             let partition = self.partition;

@@ -76,6 +76,12 @@ impl Change {
         in_it(&self.from) || in_it(&self.to)
     }
 
+    fn shares_name(&self, other: &Change) -> bool {
+        let names = |change: &Change| [change.from.clone(), change.to.clone()];
+        let others = names(other);
+        names(self).iter().flatten().any(|name| others.iter().flatten().any(|o| o == name))
+    }
+
     fn apply(&self, directories: &mut [Directory]) {
         if let Some((directory, name)) = &self.from
             && directories[*directory].get(name) == Some(&self.node)
@@ -334,11 +340,21 @@ impl Disk for MemoryDisk {
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         let at = state.directory(directory)?;
-        let (covered, left) =
-            std::mem::take(&mut state.pending).into_iter().partition(|change| change.touches(at));
-        state.pending = left;
-        let covered: Vec<Change> = covered;
-        covered.iter().for_each(|change| change.apply(&mut state.durable));
+        let pending = std::mem::take(&mut state.pending);
+        let mut is_covered: Vec<bool> = pending.iter().map(|change| change.touches(at)).collect();
+        // A name never goes back to what it was: an older change of a covered name is covered.
+        for newer in (0..pending.len()).rev() {
+            for older in 0..newer {
+                is_covered[older] |= is_covered[newer] && pending[older].shares_name(&pending[newer]);
+            }
+        }
+        for (change, is_covered) in pending.into_iter().zip(is_covered) {
+            if is_covered {
+                change.apply(&mut state.durable);
+            } else {
+                state.pending.push(change);
+            }
+        }
         Ok(())
     }
 

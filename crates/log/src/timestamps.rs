@@ -86,11 +86,6 @@ impl<D: Disk> Log<D> {
             if header.base_offset() < batch {
                 continue;
             }
-            let newest = |found: &mut Option<AtRecord>, record: AtRecord| {
-                if found.is_none_or(|(timestamp, _, _)| timestamp < record.0) {
-                    *found = Some(record);
-                }
-            };
             return self.search(&opened, &header, position, end, newest);
         }
         Ok(None)
@@ -109,16 +104,24 @@ impl<D: Disk> Log<D> {
         let opened = self.open_segment(nth)?;
         let from = self.log_start.max(segment.base_offset);
         let mut walk = self.walk_headers(&opened, from, LARGE_BUFFER);
-        let mut newest = (Timestamp(-1), segment.base_offset);
-        while let Some((header, _)) = self.next_header(&mut walk, &opened)? {
+        let mut best = (Timestamp(-1), segment.base_offset);
+        while let Some((header, position)) = self.next_header(&mut walk, &opened)? {
             if end <= header.base_offset() {
                 break;
             }
-            if self.log_start < header.next_offset() && newest.0 < header.max_timestamp() {
-                newest = (header.max_timestamp(), header.base_offset());
+            let is_whole = self.log_start <= header.base_offset() && header.next_offset() <= end;
+            let timestamp = if is_whole {
+                header.max_timestamp()
+            } else {
+                // The maximum in its header may be that of a record outside.
+                let found = self.search(&opened, &header, position, end, newest)?;
+                found.map_or(Timestamp(-1), |(timestamp, _, _)| timestamp)
+            };
+            if best.0 < timestamp {
+                best = (timestamp, header.base_offset());
             }
         }
-        Ok(newest)
+        Ok(best)
     }
 
     fn walk_headers(&self, opened: &Opened<'_, D>, from: Offset, buffer: usize) -> Scan {
@@ -176,5 +179,12 @@ impl<D: Disk> Log<D> {
             }
         }
         Ok(best)
+    }
+}
+
+/// Keeps the record with the largest timestamp, the first of them.
+fn newest(found: &mut Option<AtRecord>, record: AtRecord) {
+    if found.is_none_or(|(timestamp, _, _)| timestamp < record.0) {
+        *found = Some(record);
     }
 }

@@ -1,8 +1,8 @@
 //! Cuts the end of a log: what a follower holds and its leader does not.
 //!
-//! Order, so that no crash brings back what was cut: the generation rises (rounds that are under
-//! way vouch for nothing any more), the write-ahead file forgets, the checkpoint's durable offset is
-//! lowered, and only then the segments are touched.
+//! Order, so that no crash brings back what was cut or misses it: the generation rises (rounds that
+//! are under way vouch for nothing any more), the checkpoint's durable offset is lowered, the
+//! write-ahead file forgets, and only then the segments are touched.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::index::SparseIndex;
 use crate::log::{Active, Log};
 use crate::place::FileKind;
 use crate::read::index_of;
-use crate::recover::remove_segment_files;
+use crate::recover::{remove_index_files, remove_segment_files};
 use crate::scan::{Found, LARGE_BUFFER, Scan};
 use crate::segment::Summary;
 
@@ -61,17 +61,19 @@ impl<D: Disk> Log<D> {
                 (end, position) = (header.next_offset(), at + header.size_in_bytes() as u64);
             }
         }
-        Ok(Point { offset: end.max(self.log_start), segment: Some(segment.base_offset), position })
+        if end < self.log_start {
+            // The log start lies inside the batch that goes: nothing of the log is left.
+            let oldest = self.segments.first().map(|oldest| oldest.base_offset);
+            return Ok(Point { offset: self.log_start, segment: oldest, position: 0 });
+        }
+        Ok(Point { offset: end, segment: Some(segment.base_offset), position })
     }
 
     fn truncate_at(&mut self, to: Point) -> Result<(), LogError> {
         {
-            let mut write_ahead = self.directory.write_ahead();
+            // While the write-ahead file is held, so that no round adds a frame after this.
+            let _write_ahead = self.directory.write_ahead();
             self.generation.fetch_add(1, Ordering::AcqRel);
-            let segment = to.segment.unwrap_or(Offset::ZERO);
-            write_ahead.forget(self.partition, segment, to.position, to.offset)?;
-            let partition = self.partition;
-            write_ahead.uncover(|(p, base)| *p == partition && segment < *base);
         }
         self.epochs.retain(|(_, first)| *first < to.offset);
         self.damage.retain(|damage| damage.from < to.offset);
@@ -80,12 +82,20 @@ impl<D: Disk> Log<D> {
         }
         // In any case: a round that was under way may have written a later one.
         self.write_checkpoint()?;
+        {
+            let partition = self.partition;
+            let segment = to.segment.unwrap_or(Offset::ZERO);
+            let mut write_ahead = self.directory.write_ahead();
+            write_ahead.forget(partition, segment, to.position, to.offset)?;
+            write_ahead.uncover(|(p, base)| *p == partition && segment < *base);
+        }
         self.cut_segments(to)?;
         self.log_end = to.offset;
         if self.durable.offset == to.offset {
             self.durable = self.end_point();
         }
         self.taken = self.durable;
+        self.new_names.append(&mut self.taken_names);
         self.last_batch = None;
         self.remove_producers_above(to.offset)
     }
@@ -101,12 +111,14 @@ impl<D: Disk> Log<D> {
             None => None,
         };
         self.active = None;
+        self.unsaved_indexes.retain(|index| index.segment < base);
         for summary in removed.iter().rev() {
             self.drop_segment(summary.base_offset)?;
         }
         if let Some((summary, file)) = cut.zip(cut_file) {
             self.open.forget(summary.base_offset);
             self.sealed_unsynced.retain(|(base, _)| *base != summary.base_offset);
+            remove_index_files(self.disk(), &self.path, summary.base_offset)?;
             self.reopen_as_active(&summary, file, to)?;
         }
         let failed = LogError::io("sync names in", &self.path);

@@ -68,7 +68,7 @@ struct Model {
 
 impl Model {
     fn end(&self) -> i64 {
-        self.batches.last().map_or(self.start, |(next, _)| next.0)
+        self.batches.last().map_or(self.start, |(next, _)| next.0).max(self.start)
     }
 
     fn truncate(&mut self, to: i64) {
@@ -312,8 +312,13 @@ fn run(ops: &[Op], seed: u64) {
     world.crash(&Op::PowerCut { seed }, &mut dice);
 }
 
+/// `TOWPATH_LOG_CASES=100000` runs longer.
+fn cases() -> u32 {
+    std::env::var("TOWPATH_LOG_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_promised_survives_every_crash(
@@ -322,4 +327,43 @@ proptest! {
     ) {
         run(&ops, seed);
     }
+}
+#[test]
+fn dbg_case() {
+    use Op::*;
+    let ops = [
+        Append { partition: 0, records: 1, bytes: 1 },
+        Append { partition: 1, records: 1, bytes: 1979 },
+        Delete { partition: 1 },
+        Commit { partitions: 6, late: true },
+        Append { partition: 0, records: 1, bytes: 300 },
+        Append { partition: 1, records: 1, bytes: 1979 },
+        Truncate { partition: 2, part: 0, during_commit: false },
+        Delete { partition: 1 },
+        Kill,
+        Append { partition: 0, records: 1, bytes: 1500 },
+        Truncate { partition: 0, part: 85, during_commit: false },
+        StopSoon { calls: 16 },
+        Append { partition: 2, records: 1, bytes: 1 },
+        Truncate { partition: 0, part: 0, during_commit: false },
+        Commit { partitions: 4, late: false },
+        Append { partition: 0, records: 1, bytes: 1 },
+        Append { partition: 1, records: 1, bytes: 1979 },
+        Truncate { partition: 2, part: 0, during_commit: false },
+        Append { partition: 0, records: 1, bytes: 1 },
+        Append { partition: 1, records: 1, bytes: 1 },
+        Commit { partitions: 7, late: false },
+        PowerCut { seed: 741372304852328880 },
+    ];
+    let mut dice = Dice(15240031442845241551);
+    let mut world = World::new();
+    for op in &ops {
+        let r = world.run(op);
+        eprintln!("{op:?} -> {r:?} calls {} log0 {:?}", world.disk.calls(), world.logs[0]);
+        if r.is_err() {
+            world.crash(op, &mut dice);
+            eprintln!("  recovered {:?}", world.logs[0]);
+        }
+    }
+    world.crash(&Op::PowerCut { seed: 15240031442845241551 }, &mut dice);
 }

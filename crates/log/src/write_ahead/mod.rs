@@ -281,6 +281,11 @@ impl<D: Disk> WriteAhead<D> {
         self.write_buffer()
     }
 
+    /// There is no room: frames that were not written yet will not be.
+    pub(crate) fn give_up_unwritten(&mut self) {
+        self.buffer.clear();
+    }
+
     /// A segment file was synced by itself: no frame before now is needed for it.
     pub(crate) fn segment_synced(&mut self, segment: SegmentId) {
         for turn in [&mut self.current, &mut self.previous].into_iter().flatten() {

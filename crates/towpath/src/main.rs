@@ -1,2 +1,32 @@
-//! .
-fn main() {}
+//! The `towpath` program: a server and every tool for it, in one binary.
+//!
+//! This crate parses words and prints answers. What the tools know of a cluster comes through the
+//! `client` crate over the public Kafka protocol, so they work against any Kafka as well.
+
+mod cli;
+mod commands;
+mod complete;
+mod confirm;
+mod failure;
+mod output;
+mod record_format;
+mod record_json;
+mod session;
+mod suggest;
+mod units;
+mod when;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::cli::Cli;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    // When a shell asks for completions, this answers and does not return.
+    clap_complete::CompleteEnv::with_factory(Cli::command).complete();
+    commands::run(Cli::parse())
+}

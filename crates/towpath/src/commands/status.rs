@@ -1,0 +1,85 @@
+//! `towpath status`: the cluster on one screen.
+
+use clap::Args;
+use towpath_client::{BrokerId, Topic};
+
+use crate::failure::{Exit, Outcome};
+use crate::output::{Cell, Report, Table};
+use crate::session::{Session, partitions_of};
+
+/// Flags of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// End with 5 when a partition has no leader or lacks a replica
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
+    let topics = session.admin.topics().await?;
+    let image = session.cluster.image();
+    let dirs = session.admin.log_dirs(None).await?;
+    let groups = session.admin.groups().await?;
+    let partitions: usize = topics.values().map(|topic| topic.partitions.len()).sum();
+    let count = |is: fn(&towpath_client::Partition) -> bool| {
+        let counted = |topic: &Topic| topic.partitions.iter().filter(|p| is(p)).count();
+        topics.values().map(|topic| counted(topic)).sum::<usize>()
+    };
+    let leaderless = count(|p| p.leader.is_none());
+    let under_replicated = count(|p| p.in_sync.len() < p.replicas.len());
+    let users: Vec<_> = topics.values().filter(|topic| !topic.is_internal).collect();
+    let led: Vec<_> = users
+        .iter()
+        .flat_map(|topic| partitions_of(topic))
+        .filter(|place| {
+            let topic = topics.get(&place.topic);
+            topic.and_then(|t| t.partition(place.partition)).is_some_and(|p| p.leader.is_some())
+        })
+        .collect();
+    let records: i64 = session.extents(&led).await?.values().map(|extent| extent.records()).sum();
+    let stored = |broker: Option<BrokerId>| -> u64 {
+        let of = dirs.iter().filter(|dir| broker.is_none_or(|id| dir.broker == id));
+        of.flat_map(|dir| &dir.partitions).map(|stored| stored.bytes).sum()
+    };
+
+    let mut nodes = Table::new(
+        "nodes",
+        &["id", "address", "rack", "leads", "stored_bytes", "free_bytes", "directories"],
+    );
+    for broker in image.brokers.values() {
+        let mine = || dirs.iter().filter(|dir| dir.broker == broker.id);
+        let leads = topics
+            .values()
+            .flat_map(|topic| &topic.partitions)
+            .filter(|partition| partition.leader == Some(broker.id))
+            .count();
+        let free = mine().filter_map(|dir| dir.usable_bytes).min();
+        let paths = mine().map(|dir| match dir.error {
+            Some(error) => format!("{} ({error})", dir.path),
+            None => dir.path.clone(),
+        });
+        nodes.row(vec![
+            broker.id.0.into(),
+            broker.address().into(),
+            Cell::or_none(broker.rack.clone()),
+            leads.into(),
+            Cell::bytes(stored(Some(broker.id))),
+            free.map_or_else(Cell::none, Cell::bytes),
+            Cell::list(paths),
+        ]);
+    }
+    let report = Report::new()
+        .field("server", session.global.server.as_str())
+        .field("cluster_id", Cell::or_none(image.cluster_id.clone()))
+        .field("topics", users.len())
+        .field("partitions", partitions)
+        .field("leaderless", leaderless)
+        .field("under_replicated", under_replicated)
+        .field("records", Cell::count(records))
+        .field("stored_bytes", Cell::bytes(stored(None)))
+        .field("groups", groups.len())
+        .table(nodes);
+    session.print(&report)?;
+    let is_bad = 0 < leaderless + under_replicated;
+    Ok(if args.check && is_bad { Exit::CheckHolds } else { Exit::Ok })
+}

@@ -1,0 +1,112 @@
+//! `towpath topic show`: what a topic promises, in words, and what is in it.
+
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+use towpath_client::{ConfigEntry, Resource, Topic};
+
+use crate::commands::config::config_table;
+use crate::complete;
+use crate::failure::{Exit, Outcome};
+use crate::output::{Cell, Report, Table};
+use crate::session::{Session, partitions_of};
+
+/// Flags of `topic show`.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The topic
+    #[arg(add = ArgValueCompleter::new(complete::topics))]
+    topic: String,
+    /// The whole configuration, not only what was set on the topic
+    #[arg(short, long)]
+    all: bool,
+}
+
+pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
+    let topic = session.topic(&args.topic).await?;
+    let configs = session.admin.configs(&Resource::Topic(args.topic.clone()), false).await?;
+    let led: Vec<_> = partitions_of(&topic)
+        .into_iter()
+        .filter(|place| topic.partition(place.partition).is_some_and(|p| p.leader.is_some()))
+        .collect();
+    let extents = session.extents(&led).await?;
+    let bytes = session.stored_bytes(Some(&args.topic)).await?;
+
+    let columns = [
+        "partition",
+        "leader",
+        "replicas",
+        "in_sync",
+        "start_offset",
+        "end_offset",
+        "records",
+        "bytes",
+    ];
+    let mut partitions = Table::new("partitions", &columns);
+    for partition in &topic.partitions {
+        let place = towpath_client::TopicPartition {
+            topic: topic.name.clone(),
+            partition: partition.index,
+        };
+        let extent = extents.get(&place).copied();
+        partitions.row(vec![
+            partition.index.0.into(),
+            Cell::or_none(partition.leader.map(|id| id.0)),
+            Cell::list(partition.replicas.iter().map(|id| id.0)),
+            Cell::list(partition.in_sync.iter().map(|id| id.0)),
+            Cell::or_none(extent.map(|extent| extent.start.0)),
+            Cell::or_none(extent.map(|extent| extent.end.0)),
+            extent.map_or_else(Cell::none, |extent| Cell::count(extent.records())),
+            bytes.get(&place).map_or_else(Cell::none, |bytes| Cell::bytes(*bytes)),
+        ]);
+    }
+    let replicas = topic.partitions.iter().map(|p| p.replicas.len()).min().unwrap_or(0);
+    let records: i64 = extents.values().map(|extent| extent.records()).sum();
+    let id = (!topic.id.is_zero()).then(|| topic.id.to_string());
+    let report = Report::new()
+        .field("name", args.topic.as_str())
+        .field("id", Cell::or_none(id))
+        .field("partition_count", topic.partitions.len())
+        .field("replicas", replicas)
+        .field("records", Cell::count(records))
+        .field("bytes", Cell::bytes(bytes.values().sum()))
+        .field("durability", promise(&topic, &configs))
+        .table(partitions)
+        .table(config_table(configs.iter().filter(|entry| args.all || entry.is_override())));
+    session.print(&report)?;
+    Ok(Exit::Ok)
+}
+
+/// What an acknowledged record survives, in words.
+fn promise(topic: &Topic, configs: &[ConfigEntry]) -> String {
+    let value = |name: &str| {
+        let entry = configs.iter().find(|entry| entry.name == name)?;
+        entry.value.as_deref()
+    };
+    let replicas = topic.partitions.iter().map(|p| p.replicas.len()).min().unwrap_or(0);
+    let in_sync_min: usize = value("min.insync.replicas").and_then(|n| n.parse().ok()).unwrap_or(1);
+    let lost = in_sync_min.min(replicas).saturating_sub(1);
+    let where_it_is = match value("durability") {
+        Some("synced") => "on disk",
+        Some("relaxed") => "in memory, not yet on disk,",
+        _ => "wherever the server keeps it (it does not say that it syncs)",
+    };
+    let on = match in_sync_min.min(replicas) {
+        0 | 1 => "of the leader".to_owned(),
+        n => format!("of at least {n} of {replicas} replicas"),
+    };
+    let survives = match (value("durability"), lost) {
+        (Some("synced"), 0) => "it survives a power cut, but not the loss of that disk".to_owned(),
+        (Some("synced"), n) => {
+            format!("it survives a power cut everywhere, and the loss of any {n} of those disks")
+        }
+        (Some("relaxed"), 0) => {
+            "it survives a crash of the process, but not a power cut".to_owned()
+        }
+        (Some("relaxed"), n) => {
+            format!("it survives the loss of any {n} of those brokers, but not a power cut of all")
+        }
+        (_, 0) => "it may not survive a power cut".to_owned(),
+        (_, n) => format!("it survives the loss of any {n} of those brokers"),
+    };
+    format!("an acks=all record is {where_it_is} {on} before it is acknowledged: {survives}")
+}

@@ -109,10 +109,23 @@ impl ConfigEntry {
 }
 
 impl Image {
-    /// The configuration in force for a topic on this broker.
+    /// The configuration in force for a topic on this broker. Costs a look-up.
     #[must_use]
     pub fn effective_config(&self, topic: &Topic) -> TopicConfig {
+        if topic.overrides.is_empty() {
+            let [one, more] = &self.inherited_configs;
+            return if topic.replication_factor() < 2 { one.clone() } else { more.clone() };
+        }
+        self.own_configs.get(&topic.id).cloned().unwrap_or_else(|| self.resolve_config(topic))
+    }
+
+    pub(crate) fn resolve_config(&self, topic: &Topic) -> TopicConfig {
         TopicConfig::resolve(|property| self.topic_value(topic, property))
+    }
+
+    /// The configuration of a topic with so many replicas that nobody configured.
+    pub(crate) fn inherited_config(&self, replicas: usize) -> TopicConfig {
+        TopicConfig::resolve(|property| self.inherited_value(property, replicas))
     }
 
     /// The configuration of a resource, by property name.
@@ -205,12 +218,20 @@ impl Image {
         if let Some(value) = topic.overrides.get(property.name) {
             return Some(Cow::Borrowed(value));
         }
-        let inherited = property.synonyms.iter().find_map(|name| {
-            self.broker_value(name).map(|(value, _)| convert(value, name, property))
-        });
-        inherited.or_else(|| {
-            let is_spread =
-                property.name == "min.insync.replicas" && 2 <= topic.replication_factor();
+        self.inherited_value(property, topic.replication_factor())
+    }
+
+    fn inherited_value(
+        &self,
+        property: &'static Property,
+        replicas: usize,
+    ) -> Option<Cow<'_, str>> {
+        let set = property
+            .synonyms
+            .iter()
+            .find_map(|name| Some(convert(self.broker_value(name)?.0, name, property)));
+        set.or_else(|| {
+            let is_spread = property.name == "min.insync.replicas" && 2 <= replicas;
             is_spread.then_some(Cow::Borrowed("2"))
         })
     }

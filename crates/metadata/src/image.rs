@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use towpath_model::properties::BrokerConfig;
+use towpath_model::properties::{BrokerConfig, TopicConfig};
 use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition};
 
 use crate::broker::Broker;
@@ -18,7 +18,7 @@ use crate::topic::{PartitionState, Topic};
 ///
 /// Invariant: names, folded_names and topics hold the same topics; partition_count is the sum of
 /// their partitions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Image {
     pub(crate) me: BrokerId,
     pub(crate) statics: Overrides,
@@ -35,6 +35,11 @@ pub struct Image {
     pub(crate) broker_overrides: BTreeMap<Option<BrokerId>, Overrides>,
     /// What follows from statics and broker_overrides.
     broker_config: BrokerConfig,
+    /// The configuration of topics without values of their own, for one replica and for more.
+    pub(crate) inherited_configs: [TopicConfig; 2],
+    /// The configuration of topics with values of their own: every request to a partition asks for
+    /// it, and working it out costs more than the rest of a small one.
+    pub(crate) own_configs: BTreeMap<TopicId, TopicConfig>,
     /// First producer id that belongs to nobody.
     pub(crate) producer_id_block_end: i64,
     /// The next producer id of this process's block; the block's end where it has none.
@@ -58,10 +63,12 @@ impl Image {
             brokers: BTreeMap::new(),
             broker_overrides: BTreeMap::new(),
             broker_config: BrokerConfig::default(),
+            inherited_configs: [TopicConfig::default(), TopicConfig::default()],
+            own_configs: BTreeMap::new(),
             producer_id_block_end: 0,
             next_producer_id: 0,
         };
-        image.resolve_broker_config();
+        image.broker_values_changed();
         image
     }
 
@@ -76,6 +83,7 @@ impl Image {
             Record::Config { resource: ConfiguredResource::Topic(id), overrides } => {
                 if let Some(topic) = self.topics.get_mut(id) {
                     topic.overrides.clone_from(overrides);
+                    self.resolve_own_config(*id);
                 }
             }
             Record::Config { resource: ConfiguredResource::Broker(broker), overrides } => {
@@ -84,7 +92,7 @@ impl Image {
                 } else {
                     self.broker_overrides.insert(*broker, overrides.clone());
                 }
-                self.resolve_broker_config();
+                self.broker_values_changed();
             }
             Record::Broker(broker) => {
                 self.brokers.insert(broker.id, broker.clone());
@@ -117,6 +125,7 @@ impl Image {
         self.partition_count -= topic.partitions.len();
         self.names.remove(&topic.name);
         self.folded_names.remove(&fold(topic.name.as_str()));
+        self.own_configs.remove(&id);
     }
 
     fn set_partition(&mut self, partition: TopicPartition, state: &PartitionState) {
@@ -137,6 +146,10 @@ impl Image {
             topic.partitions.push(state);
         }
         self.partition_count += topic.partitions.len() - before;
+        if partition.partition == PartitionIndex(0) {
+            // The number of replicas may be another one, and a default follows from it.
+            self.resolve_own_config(partition.topic);
+        }
     }
 
     /// Partitions go from the last one on, so that those that are left keep their numbers.
@@ -235,10 +248,22 @@ impl Image {
         self.broker_config.clone()
     }
 
-    fn resolve_broker_config(&mut self) {
+    fn broker_values_changed(&mut self) {
         self.broker_config = BrokerConfig::resolve(|property| {
             self.broker_value(property.name).map(|(value, _)| value)
         });
+        self.inherited_configs = [1, 2].map(|replicas| self.inherited_config(replicas));
+        for id in self.topics.keys().copied().collect::<Vec<_>>() {
+            self.resolve_own_config(id);
+        }
+    }
+
+    fn resolve_own_config(&mut self, id: TopicId) {
+        let topic = self.topics.get(&id).filter(|topic| !topic.overrides.is_empty());
+        match topic.map(|topic| self.resolve_config(topic)) {
+            Some(config) => self.own_configs.insert(id, config),
+            None => self.own_configs.remove(&id),
+        };
     }
 }
 

@@ -14,7 +14,7 @@ pub const FORMAT_LEVEL: u16 = 1;
 pub const PRODUCER_IDS_PER_BLOCK: i64 = 1_000;
 
 /// The metadata of a cluster, where changes are decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Metadata {
     image: Image,
 }

@@ -1,13 +1,15 @@
 //! The log: what is written can be read, what cannot be read is refused, and the state is a fold
 //! over it, compacted or not.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use towpath_metadata::{ConfigOperation, MorePartitions, Record, Reply, Request, TopicRef};
+use towpath_model::properties::TopicConfig;
 use towpath_model::{FoldRecord, LeaderEpoch, ProducerId, TopicId};
 
-use crate::support::{World, broker, topic};
+use crate::support::{self, World, broker, topic};
 
 const NAMES: [&str; 5] = ["a", "b", "a.b", "a_b", "c"];
 
@@ -100,6 +102,14 @@ proptest! {
             let partitions: usize = world.image().topics().map(|topic| topic.partitions.len()).sum();
             prop_assert_eq!(partitions, world.image().partition_count());
             prop_assert_eq!(world.image().topics().count(), world.image().topic_count());
+        }
+        for topic in world.image().topics() {
+            let entries = world.image().describe(&support::topic(topic.name.as_str())).unwrap();
+            let described = TopicConfig::resolve(|property| {
+                let entry = entries.iter().find(|entry| entry.property == property);
+                entry.and_then(|entry| entry.value.as_deref()).map(Cow::Borrowed)
+            });
+            prop_assert_eq!(world.image().effective_config(topic), described);
         }
         // Ids of a block that a process has not given out are not given out by the next one.
         let image = |metadata: &towpath_metadata::Metadata| {

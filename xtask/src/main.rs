@@ -1,15 +1,46 @@
 //! Chores of the work tree: `cargo xtask …`.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Result, bail};
 
+mod architecture;
+mod clients;
+mod fuzz;
+mod kill;
+mod licences;
+mod oracle;
+mod product;
 mod protocol;
+mod sim;
+mod test;
 
-const USAGE: &str = "usage: cargo xtask protocol ...";
+const USAGE: &str = "usage: cargo xtask CHORE
+
+  test [--ci]      install what the tests need and run them all
+  clients …        only the real clients, against the product or any broker
+  sim …            the simulator: --seeds N, --seed S, --profile P, --check-determinism
+  kill --times N   kill the real broker under load, and check that nothing acknowledged is lost
+  fuzz …           throw mutated input at every parser
+  protocol …       import schemas, generate the codec, check it
+  oracle …         start and stop a real Kafka 4.4 to compare with";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.split_first() {
-        Some((chore, rest)) if chore == "protocol" => protocol::run(rest),
+    let Some((chore, rest)) = args.split_first() else { bail!(USAGE) };
+    match chore.as_str() {
+        "test" => test::run(rest),
+        "clients" => clients::command(rest),
+        "sim" => sim::run(rest),
+        "kill" => kill::run(rest),
+        "fuzz" => fuzz::run(rest),
+        "protocol" => protocol::run(rest),
+        "oracle" => oracle::run(rest),
         _ => bail!(USAGE),
     }
+}
+
+/// The project's root directory.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
 }

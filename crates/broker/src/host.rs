@@ -141,3 +141,6 @@ impl<M: StateMachine> Host<M> {
         self.machine.next_deadline()
     }
 }
+
+#[cfg(test)]
+mod tests;

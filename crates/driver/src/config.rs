@@ -29,10 +29,9 @@ const PUBLISHERS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) fn log_config(config: &TopicConfig, partition: PartitionIndex) -> LogConfig {
     let segment_ms = config.segment_ms_with_jitter(partition.0.unsigned_abs().into());
     LogConfig {
-        segment_bytes: config.segment_bytes.into(),
-        segment_age_max: Duration::from_millis(segment_ms.unsigned_abs()),
+        segment_bytes: config.segment_bytes,
+        segment_age: Duration::from_millis(segment_ms.unsigned_abs()),
         index_interval_bytes: config.index_interval_bytes,
-        ..LogConfig::default()
     }
 }
 

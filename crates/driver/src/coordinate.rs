@@ -10,7 +10,7 @@ use towpath_metadata as metadata;
 use towpath_model::{Now, Token, TopicPartition};
 
 use crate::cell::Slot;
-use crate::driver::Inner;
+use crate::driver::Driver;
 use crate::world::{Clock, Net};
 
 /// This broker does not hold the state that was asked.
@@ -24,7 +24,7 @@ pub enum NotCoordinator {
     NotLeader,
 }
 
-impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Asks the metadata; the answer is delivered to `token`.
     ///
     /// # Errors

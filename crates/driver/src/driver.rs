@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use towpath_broker::{Output, Partition};
 use towpath_log::DataDirectory;
 use towpath_log::disk::{Disk, Space};
-use towpath_metadata::{Image, Overrides};
-use towpath_model::{BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPartition};
+use towpath_metadata::{Address, Image, Overrides};
+use towpath_model::{
+    BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPartition, Uuid,
+};
 use towpath_records::{BatchBuilder, BatchHeader, Compression};
 
 use crate::cell::{Cell, Slot};
@@ -21,20 +23,15 @@ pub struct Settings {
     /// Broker properties given by file, environment or flag, already checked; what is configured
     /// at run time lies over them.
     pub statics: Overrides,
+    /// A random id of this process.
+    pub incarnation: Uuid,
+    /// Where this broker listens.
+    pub addresses: Vec<Address>,
 }
 
-/// Everything one broker does to its disk, for any clock and any net. Cheap to clone.
+/// Everything one broker does to its disk, for any clock and any net. Shared by everybody who
+/// serves requests.
 pub struct Driver<D: Disk, C: Clock, N: Net> {
-    inner: Arc<Inner<D, C, N>>,
-}
-
-impl<D: Disk, C: Clock, N: Net> Clone for Driver<D, C, N> {
-    fn clone(&self) -> Self {
-        Driver { inner: Arc::clone(&self.inner) }
-    }
-}
-
-pub(crate) struct Inner<D: Disk, C: Clock, N: Net> {
     pub(crate) clock: C,
     pub(crate) net: N,
     pub(crate) settings: Settings,
@@ -54,20 +51,7 @@ pub(crate) struct Inner<D: Disk, C: Clock, N: Net> {
     pub(crate) doomed: Mutex<Vec<Arc<Cell<D>>>>,
 }
 
-impl<D: Disk, C: Clock, N: Net> std::ops::Deref for Driver<D, C, N> {
-    type Target = Inner<D, C, N>;
-    fn deref(&self) -> &Self::Target {
-        &self.inner
-    }
-}
-
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    pub(crate) fn from_inner(inner: Inner<D, C, N>) -> Self {
-        Driver { inner: Arc::new(inner) }
-    }
-}
-
-impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
     /// The committed metadata. Hold it briefly: changes wait for it.
     pub fn image(&self) -> RwLockReadGuard<'_, Image> {
         self.image.read().expect("a panic while metadata is published ends the process")
@@ -154,9 +138,10 @@ impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
         };
         let Output::Append(records) = out.remove(at) else { unreachable!("just matched") };
         let end = slot.partition.leader().log_end_offset();
-        let mut builder = BatchBuilder::new(Compression::None);
+        let mut builder = BatchBuilder::new(Compression::None, now.wall);
         let fits = records.iter().all(|record| {
-            builder.append(now.wall, Some(&record.key), record.value.as_deref(), &[]).is_ok()
+            let value = record.value.as_deref();
+            builder.append(now.wall, Some(&record.key), value, std::iter::empty()).is_ok()
         });
         let written = fits && !slot.closed && {
             let mut batch = builder.build();

@@ -9,7 +9,7 @@ use towpath_model::{LeaderEpoch, Offset, Timestamp, Token, TopicPartition};
 use towpath_replication::EpochRefusal;
 
 use crate::cell::{Cell, Slot};
-use crate::driver::Inner;
+use crate::driver::Driver;
 use crate::world::{Clock, Net};
 
 /// How much to read.
@@ -109,7 +109,7 @@ fn refused(error: &LogError) -> FetchRefusal {
     FetchRefusal::Storage(error.to_string())
 }
 
-impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     fn led(&self, id: TopicPartition) -> Result<Arc<Cell<D>>, FetchRefusal> {
         self.cell(id).ok_or(FetchRefusal::NotLeader)
     }
@@ -176,7 +176,7 @@ impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
         slot.closed || slot.partition.watch(token, condition)
     }
 
-    /// Gives up a [`Inner::watch`].
+    /// Gives up a [`Driver::watch`].
     pub fn unwatch(&self, id: TopicPartition, token: Token, condition: Condition) {
         if let Some(cell) = self.cell(id) {
             cell.lock().partition.unwatch(token, condition);

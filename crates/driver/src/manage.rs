@@ -10,7 +10,7 @@ use towpath_metadata::{self as metadata, Effect};
 use towpath_model::{Offset, TopicId, TopicName, TopicPartition, Token};
 
 use crate::config::log_config;
-use crate::driver::Inner;
+use crate::driver::Driver;
 use crate::world::{Clock, Net};
 
 /// Token of a request whose answer nobody waits for.
@@ -35,7 +35,7 @@ pub enum DeleteRecordsRefusal {
     Storage(#[from] LogError),
 }
 
-impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Publishes a committed record to readers and carries out what it means for this broker's
     /// partitions. Called in log order.
     pub(crate) fn metadata_committed(&self, record: &metadata::Record) {

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use towpath_broker::{Host, Outcome, State};
 use towpath_log::disk::Disk;
-use towpath_log::{DataDirectory, Identity, LogConfig, LogError, LogPlace};
-use towpath_metadata::{Image, Metadata, Topic};
-use towpath_model::{PartitionIndex, TopicId, TopicName, TopicPartition, Uuid};
+use towpath_log::{DataDirectory, Identity, LogConfig, LogError, LogPlace, Recovery};
+use towpath_metadata::{self as metadata, Image, Metadata, PartitionState, Topic};
+use towpath_model::properties::TopicConfig;
+use towpath_model::{PartitionIndex, TopicName, TopicPartition, Uuid};
 
 use crate::cell::Cell;
 use crate::config::log_config;
-use crate::driver::{Driver, Inner, Settings};
-use crate::recover::{RecoverError, lead, replay, state_of_topic};
+use crate::driver::{Driver, Settings};
+use crate::manage::NOBODY;
+use crate::recover::{Leadership, RecoverError, lead, replay, state_of_topic};
 use crate::world::{Clock, Net};
 
 /// Why a broker does not start.
@@ -25,6 +27,9 @@ pub enum OpenError {
     /// The metadata log.
     #[error("the metadata log cannot be used: {0}")]
     Metadata(#[source] RecoverError),
+    /// The metadata log takes no writes.
+    #[error("this broker cannot be registered: the metadata log takes no writes")]
+    NotRegistered,
     /// A partition's log.
     #[error("partition {topic}-{partition} cannot be used: {source}")]
     Partition {
@@ -39,6 +44,9 @@ pub enum OpenError {
 
 /// The name under which the metadata log appears in messages.
 pub(crate) const METADATA_TOPIC: &str = "__cluster_metadata";
+
+/// Partitions that a record says were removed, with their topics' names.
+type Removed = BTreeMap<TopicPartition, TopicName>;
 
 fn metadata_id() -> TopicPartition {
     TopicPartition { topic: Uuid::METADATA_TOPIC, partition: PartitionIndex(0) }
@@ -58,15 +66,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         settings: Settings,
         clock: C,
         net: N,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Arc<Self>, OpenError> {
         let (directory, report) = DataDirectory::open(disk, path, new_identity, boot_id)?;
         tracing::debug!(?report, "data directory opened");
-        let metadata = open_metadata(&directory, &settings, &clock).map_err(OpenError::Metadata)?;
+        let (metadata, removed) =
+            open_metadata(&directory, &settings, &clock).map_err(OpenError::Metadata)?;
         let image = match metadata.lock().partition.state() {
             State::Metadata(host) => host.machine().image().clone(),
             _ => unreachable!("the metadata partition holds the metadata"),
         };
-        let driver = Driver::from_inner(Inner {
+        let driver = Arc::new(Driver {
             clock,
             net,
             settings,
@@ -79,16 +88,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             deadlines: Mutex::new(BTreeMap::new()),
             doomed: Mutex::new(Vec::new()),
         });
+        driver.register(report.was_clean)?;
+        let image = driver.image().clone();
         for topic in image.topics() {
             for partition in (0i32..).take(topic.partitions.len()) {
-                driver.open_if_led(&image, topic, PartitionIndex(partition))?;
+                let opened = driver.open_if_led(&image, topic, PartitionIndex(partition))?;
+                opened.iter().for_each(|cell| driver.resume(cell));
             }
         }
-        driver.quarantine_strangers(&image)?;
-        driver.resume(&driver.metadata);
-        for cell in driver.cells() {
-            driver.resume(&cell);
-        }
+        driver.sort_out_strangers(&image, &removed)?;
         Ok(driver)
     }
 }
@@ -97,19 +105,63 @@ fn open_metadata<D: Disk, C: Clock>(
     directory: &DataDirectory<D>,
     settings: &Settings,
     clock: &C,
-) -> Result<Arc<Cell<D>>, RecoverError> {
+) -> Result<(Arc<Cell<D>>, Removed), RecoverError> {
     let (log, recovery) = directory.open_log(LogPlace::Metadata, LogConfig::default())?;
     recovery.refuse_damage()?;
-    let machine = replay(Metadata::new(settings.broker_id, settings.statics.clone()), &log)?;
-    let leadership = machine.image().metadata_leadership(settings.broker_id);
-    let config = Arc::new(machine.image().internal_config());
+    let (mut names, mut removed) = (BTreeMap::new(), Removed::new());
+    let empty = Metadata::new(settings.broker_id, settings.statics.clone());
+    let machine = replay(empty, &log, |record| match record {
+        metadata::Record::Topic { id, name, .. } => {
+            names.insert(*id, name.clone());
+        }
+        metadata::Record::PartitionRemoved { partition } => {
+            removed.extend(names.get(&partition.topic).map(|name| (*partition, name.clone())));
+        }
+        _ => {}
+    })?;
+    let partition = PartitionState::new(vec![settings.broker_id]);
+    let config = Arc::new(TopicConfig::default());
     let state = State::Metadata(Box::new(Host::new(machine)));
-    let partition = lead(metadata_id(), settings.broker_id, &leadership, &config, state, &log, clock.now())?;
+    let leadership = Leadership {
+        id: metadata_id(),
+        me: settings.broker_id,
+        partition: &partition,
+        config: &config,
+        // Nobody produces here.
+        producers_max: 1,
+    };
+    let partition = lead(&leadership, state, &log, clock.now())?;
     let topic = TopicName::new(METADATA_TOPIC).expect("a valid name");
-    Ok(Arc::new(Cell::new(metadata_id(), topic, partition, log, config)))
+    Ok((Arc::new(Cell::new(metadata_id(), topic, partition, log, config)), removed))
 }
 
-impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// Says that this broker has started, before it leads anything: after a stop that was not clean
+    /// its partitions get a new leader epoch. Returns when that is durable.
+    fn register(&self, was_clean: bool) -> Result<(), OpenError> {
+        self.resume(&self.metadata);
+        let me = self.settings.broker_id;
+        // The mark of a clean stop is removed at every start, so the process that left it was the
+        // last one that registered.
+        let last = self.image().broker(me).map(|broker| broker.epoch);
+        let registration = metadata::Registration {
+            id: me,
+            incarnation: self.settings.incarnation,
+            rack: None,
+            addresses: self.settings.addresses.clone(),
+            directories: vec![self.directory.identity().directory_id],
+            clean_since: last.filter(|_| was_clean),
+        };
+        let asked = self.ask_metadata(NOBODY, metadata::Request::RegisterBroker(registration));
+        while self.has_unsynced() {
+            self.sync_round();
+        }
+        if asked.is_err() || self.image().broker(me).is_none() {
+            return Err(OpenError::NotRegistered);
+        }
+        Ok(())
+    }
+
     /// Opens a partition of `topic` if this broker leads it and has not opened it yet.
     pub(crate) fn open_if_led(
         &self,
@@ -139,15 +191,22 @@ impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
         id: TopicPartition,
         image: &Image,
         topic: &Topic,
-        leadership: &towpath_metadata::PartitionState,
-        config: &Arc<towpath_model::properties::TopicConfig>,
+        leadership: &PartitionState,
+        config: &Arc<TopicConfig>,
     ) -> Result<Arc<Cell<D>>, RecoverError> {
         let place = place_of(id, &topic.name);
         let (log, recovery) = self.directory.open_log(place, log_config(config, id.partition))?;
-        recovery.report(&topic.name, id.partition);
-        let state = state_of_topic(&topic.name, &image.broker_config(), &log)?;
-        let me = self.settings.broker_id;
-        let partition = lead(id, me, leadership, config, state, &log, self.clock.now())?;
+        report(&recovery, &topic.name);
+        let broker_config = image.broker_config();
+        let state = state_of_topic(&topic.name, &broker_config, &log)?;
+        let leadership = Leadership {
+            id,
+            me: self.settings.broker_id,
+            partition: leadership,
+            config,
+            producers_max: broker_config.producers_per_partition_max,
+        };
+        let partition = lead(&leadership, state, &log, self.clock.now())?;
         Ok(Arc::new(Cell::new(id, topic.name.clone(), partition, log, Arc::clone(config))))
     }
 
@@ -156,11 +215,20 @@ impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
     }
 
     /// Data whose topic the metadata does not know is set aside, never deleted: a lost metadata
-    /// record must not cost records (the way a streaming system once lost whole streams).
-    fn quarantine_strangers(&self, image: &Image) -> Result<(), OpenError> {
-        let known = |topic: TopicId| image.topic_by_id(topic).is_some();
+    /// record must not cost records (the way a streaming system once lost whole streams). What a
+    /// record says was removed is removed, if a crash came between that record and the disk.
+    fn sort_out_strangers(
+        &self,
+        image: &Image,
+        removed: &Removed,
+    ) -> Result<(), OpenError> {
         for found in self.directory.logs_on_disk().map_err(OpenError::storage)? {
-            if known(found.topic) || self.was_deleted(image, found.topic) {
+            let id = TopicPartition { topic: found.topic, partition: found.partition };
+            if self.cell(id).is_some() || image.topic_by_id(found.topic).is_some() {
+                continue;
+            }
+            if let Some(name) = removed.get(&id) {
+                self.directory.delete_log(place_of(id, name)).map_err(OpenError::storage)?;
                 continue;
             }
             tracing::warn!(path = %found.path.display(),
@@ -168,10 +236,6 @@ impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
             self.directory.quarantine(&found).map_err(OpenError::storage)?;
         }
         Ok(())
-    }
-
-    fn was_deleted(&self, image: &Image, topic: TopicId) -> bool {
-        image.is_deleted(topic)
     }
 
     /// Stops leading everything, flushes, and leaves a clean mark. Nothing is served afterwards.
@@ -196,6 +260,19 @@ impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
 impl OpenError {
     fn storage(error: LogError) -> OpenError {
         OpenError::Metadata(RecoverError::Log(error))
+    }
+}
+
+/// What a recovery found, for people.
+fn report(recovery: &Recovery, topic: &TopicName) {
+    let partition = recovery.partition.partition;
+    if let Some(cut) = &recovery.cut {
+        tracing::info!(%topic, %partition, log_end_offset = %cut.at, bytes = cut.bytes,
+            "an unfinished write at the end of the log was cut; nobody had been promised it");
+    }
+    for range in &recovery.damage {
+        tracing::error!(%topic, %partition, from = %range.start, to = %range.end,
+            "records that were durable are damaged: reading them is refused, the others are served");
     }
 }
 

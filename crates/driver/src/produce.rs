@@ -6,7 +6,7 @@ use towpath_model::{Now, Offset, Timestamp, Token, TopicPartition};
 use towpath_records::{BatchHeader, TimestampType, Validated};
 use towpath_replication::{Acks, Admission, ProduceRefusal};
 
-use crate::driver::Inner;
+use crate::driver::Driver;
 use crate::world::{Clock, Net};
 
 /// A batch that was appended, or had been before.
@@ -40,7 +40,7 @@ pub enum ProduceFailure {
     Storage(String),
 }
 
-impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Appends one batch that was validated. Its place, its leadership and the broker's timestamps
     /// are set in `batch` here, under the partition's lock.
     ///

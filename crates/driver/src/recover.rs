@@ -35,10 +35,11 @@ pub enum RecoverError {
 /// Most bytes that the records of one of our own batches may have.
 const STATE_BATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Folds every record of `log` into `machine`.
+/// Folds every record of `log` into `machine`, and shows each to `witness`.
 pub(crate) fn replay<M: StateMachine, D: Disk>(
     mut machine: M,
     log: &Log<D>,
+    mut witness: impl FnMut(&M::Record),
 ) -> Result<M, RecoverError> {
     let mut scratch = Scratch::default();
     for batch in log.batches(log.log_start_offset(), log.log_end_offset()) {
@@ -54,6 +55,7 @@ pub(crate) fn replay<M: StateMachine, D: Disk>(
             let decoded = M::Record::decode(key, record.value)
                 .map_err(|source| RecoverError::Record { offset, source })?;
             if let Some(record) = decoded {
+                witness(&record);
                 machine.apply(&record);
             }
         }
@@ -69,38 +71,47 @@ pub(crate) fn state_of_topic<D: Disk>(
 ) -> Result<State, RecoverError> {
     match name.as_str() {
         OFFSETS_TOPIC => {
-            let machine = replay(Groups::new(groups_config(broker)), log)?;
+            let machine = replay(Groups::new(groups_config(broker)), log, |_| {})?;
             Ok(State::Groups(Box::new(Host::new(machine))))
         }
         PUBLISHERS_TOPIC => {
-            let machine = replay(Publishers::new(publishers_config()), log)?;
+            let machine = replay(Publishers::new(publishers_config()), log, |_| {})?;
             Ok(State::Publishers(Box::new(Host::new(machine))))
         }
         _ => Ok(State::None),
     }
 }
 
+/// What a leader is told besides its log.
+pub(crate) struct Leadership<'a> {
+    pub(crate) id: TopicPartition,
+    pub(crate) me: BrokerId,
+    pub(crate) partition: &'a PartitionState,
+    pub(crate) config: &'a TopicConfig,
+    /// Most producers that a partition remembers.
+    pub(crate) producers_max: usize,
+}
+
 /// Begins to lead a recovered log. Everything in it is durable: recovery has synced it.
 pub(crate) fn lead<D: Disk>(
-    id: TopicPartition,
-    me: BrokerId,
-    leadership: &PartitionState,
-    config: &TopicConfig,
+    leadership: &Leadership<'_>,
     state: State,
     log: &Log<D>,
     now: Now,
 ) -> Result<Partition, RecoverError> {
-    let (producers, epochs) = producers_and_epochs(log, now)?;
+    let (producers, epochs) = producers_and_epochs(log, now, leadership.producers_max)?;
+    let Leadership { id, me, partition, config, .. } = *leadership;
     let leader = Leader::new(LeaderStart {
         me,
-        leader_epoch: leadership.leader_epoch,
-        replicas: leadership.replicas.clone(),
-        in_sync: leadership.in_sync.iter().copied().collect(),
+        leader_epoch: partition.leader_epoch,
+        replicas: partition.replicas.clone(),
+        in_sync: partition.in_sync.iter().copied().collect(),
         min_insync_replicas: config.min_insync_replicas,
         durability: config.durability,
         log_start_offset: log.log_start_offset(),
         log_end_offset: log.log_end_offset(),
         durable_offset: log.durable_offset(),
+        high_watermark: log.log_start_offset(),
         producers,
         epochs,
     });
@@ -110,12 +121,15 @@ pub(crate) fn lead<D: Disk>(
 fn producers_and_epochs<D: Disk>(
     log: &Log<D>,
     now: Now,
+    producers_max: usize,
 ) -> Result<(Producers, EpochHistory), RecoverError> {
     let saved = log
         .load_producers(log.log_end_offset())
-        .and_then(|(at, payload)| Some((at, decode_snapshot(&payload)?)));
+        .and_then(|(at, payload)| Some((at, decode_snapshot(&payload, now, producers_max)?)));
     let (from, (mut producers, mut epochs)) =
-        saved.unwrap_or_else(|| (log.log_start_offset(), Default::default()));
+        saved.unwrap_or_else(|| {
+            (log.log_start_offset(), (Producers::new(producers_max), EpochHistory::new()))
+        });
     for header in log.headers(from) {
         let header = header?;
         producers.replay(now, &header);
@@ -147,14 +161,18 @@ pub(crate) fn encode_snapshot(leader: &Leader) -> Vec<u8> {
 }
 
 /// `None`: unreadable, so that the caller replays the log instead.
-fn decode_snapshot(payload: &[u8]) -> Option<(Producers, EpochHistory)> {
+fn decode_snapshot(
+    payload: &[u8],
+    now: Now,
+    producers_max: usize,
+) -> Option<(Producers, EpochHistory)> {
     let (version, rest) = payload.split_first()?;
     if *version != SNAPSHOT_VERSION {
         return None;
     }
     let (length, rest) = rest.split_first_chunk::<4>()?;
     let (producers, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-    let producers = Producers::decode(producers).ok()?;
+    let producers = Producers::decode(producers, now, producers_max).ok()?;
     let (count, mut rest) = rest.split_first_chunk::<4>()?;
     let mut epochs = EpochHistory::default();
     for _ in 0..u32::from_be_bytes(*count) {

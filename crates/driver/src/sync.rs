@@ -10,7 +10,7 @@ use towpath_broker::Outcome;
 use towpath_log::disk::Disk;
 
 use crate::cell::Cell;
-use crate::driver::Inner;
+use crate::driver::Driver;
 use crate::world::{Clock, Net};
 
 /// What one round did.
@@ -22,7 +22,7 @@ pub struct SyncReport {
     pub failed: usize,
 }
 
-impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Whether a round would have work.
     pub fn has_unsynced(&self) -> bool {
         !self.unsynced.lock().expect("no panic holds the list").is_empty()
@@ -31,7 +31,9 @@ impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
     /// Makes durable whatever waits now. Called by one thread only.
     pub fn sync_round(&self) -> SyncReport {
         let waiting = std::mem::take(&mut *self.unsynced.lock().expect("no panic holds the list"));
-        self.make_durable(waiting)
+        let report = self.make_durable(waiting);
+        self.directory.tidy();
+        report
     }
 
     /// Flushes relaxed partitions, which nobody waits for.

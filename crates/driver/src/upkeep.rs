@@ -7,7 +7,7 @@ use towpath_model::{Now, Time};
 
 use crate::cell::{Cell, Slot};
 use crate::config::retention;
-use crate::driver::Inner;
+use crate::driver::Driver;
 use crate::open::place_of;
 use crate::recover::encode_snapshot;
 use crate::world::{Clock, Net};
@@ -15,8 +15,8 @@ use crate::world::{Clock, Net};
 /// A snapshot saves re-reading at the next start; one per this many appended bytes is plenty.
 const SNAPSHOT_EVERY_BYTES: u64 = 64 * 1024 * 1024;
 
-impl<D: Disk, C: Clock, N: Net> Inner<D, C, N> {
-    /// When [`Inner::expire_due`] has something to do.
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// When [`Driver::expire_due`] has something to do.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.lock().expect("no panic holds the deadlines").values().min().copied()
     }

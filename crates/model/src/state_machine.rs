@@ -82,6 +82,11 @@ pub trait FoldRecord: Sized {
     /// Key and value in the log, or `None` for a change that lives in the leader's memory only.
     fn encode(&self) -> Option<KeyValue>;
 
+    /// Whether the change is logged, that is whether [`FoldRecord::encode`] gives something.
+    fn is_logged(&self) -> bool {
+        self.encode().is_some()
+    }
+
     /// Reads a logged record back. `Ok(None)` is a record kind of a later version that may be
     /// skipped.
     fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Self>, FoldError>;

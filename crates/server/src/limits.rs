@@ -56,14 +56,14 @@ const PERMIT_BYTES: usize = 1024;
 
 /// The memory that requests of all connections share.
 #[derive(Debug, Clone)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     permits: Arc<Semaphore>,
     total: usize,
 }
 
 /// A request's share of the ledger, given back when dropped.
 #[derive(Debug, Default)]
-pub struct Charge {
+pub(crate) struct Charge {
     permits: Vec<OwnedSemaphorePermit>,
     bytes: usize,
 }
@@ -71,13 +71,13 @@ pub struct Charge {
 impl Ledger {
     /// A ledger over this many bytes.
     #[must_use]
-    pub fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         let total = (bytes / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         Ledger { permits: Arc::new(Semaphore::new(total)), total }
     }
 
     /// Waits until `charge` covers `bytes`. While it waits, its socket is not read.
-    pub async fn cover(&self, charge: &mut Charge, bytes: usize) {
+    pub(crate) async fn cover(&self, charge: &mut Charge, bytes: usize) {
         let missing = bytes.saturating_sub(charge.bytes).div_ceil(PERMIT_BYTES);
         let missing = u32::try_from(missing.min(self.total)).unwrap_or(u32::MAX);
         if missing == 0 {

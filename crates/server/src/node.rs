@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::waiters::{Wait, Waiters};
 
 /// The driver over real disks, clocks and sockets.
-pub type SystemDriver = Driver<SystemDisk, SystemClock, Arc<Waiters>>;
+pub type SystemDriver = Arc<Driver<SystemDisk, SystemClock, Waiters>>;
 
 /// How a node is started.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ pub enum Unavailable {
 /// A running broker. Shared by every connection; stopped once, by its owner.
 pub struct Node {
     driver: SystemDriver,
-    waiters: Arc<Waiters>,
+    waiters: Waiters,
     settings: NodeSettings,
     limits: Limits,
     ledger: Ledger,
@@ -77,7 +77,7 @@ impl Node {
     /// [`OpenError`].
     pub fn start(settings: NodeSettings) -> Result<Arc<Node>, OpenError> {
         let clock = SystemClock::start();
-        let waiters = Arc::new(Waiters::default());
+        let waiters = Waiters::default();
         let broker_id = settings.driver.broker_id;
         let driver = Driver::open(
             SystemDisk::default(),
@@ -86,7 +86,7 @@ impl Node {
             &boot_id(),
             settings.driver.clone(),
             clock.clone(),
-            Arc::clone(&waiters),
+            waiters.clone(),
         )?;
         let stopping = Arc::new(AtomicBool::new(false));
         let threads = vec![

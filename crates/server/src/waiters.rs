@@ -1,8 +1,8 @@
 //! Tokens that requests wait on, and the tasks behind them.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 use towpath_driver::{Delivery, Net};
@@ -10,23 +10,26 @@ use towpath_model::Token;
 
 const SHARDS: usize = 16;
 
-/// Who waits for which token.
+/// Who waits for which token. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Waiters(Arc<Shared>);
+
 #[derive(Debug)]
-pub struct Waiters {
+struct Shared {
     next: AtomicU64,
     shards: [Mutex<HashMap<u64, oneshot::Sender<Delivery>>>; SHARDS],
 }
 
-impl Default for Waiters {
+impl Default for Shared {
     fn default() -> Self {
         // Token 0 is the driver's "nobody".
-        Waiters { next: AtomicU64::new(1), shards: Default::default() }
+        Shared { next: AtomicU64::new(1), shards: Default::default() }
     }
 }
 
 impl Waiters {
     fn shard(&self, token: Token) -> &Mutex<HashMap<u64, oneshot::Sender<Delivery>>> {
-        &self.shards[(token.0 % SHARDS as u64) as usize]
+        &self.0.shards[(token.0 % SHARDS as u64) as usize]
     }
 
     fn take(&self, token: Token) -> Option<oneshot::Sender<Delivery>> {
@@ -36,14 +39,14 @@ impl Waiters {
     /// A new token and what it will be told. The token must be known before the driver is asked:
     /// the answer may be faster than the asker.
     fn begin(&self) -> (Token, oneshot::Receiver<Delivery>) {
-        let token = Token(self.next.fetch_add(1, Ordering::Relaxed));
+        let token = Token(self.0.next.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
         self.shard(token).lock().expect("no panic holds the waiters").insert(token.0, sender);
         (token, receiver)
     }
 }
 
-impl Net for std::sync::Arc<Waiters> {
+impl Net for Waiters {
     fn deliver(&self, token: Token, delivery: Delivery) {
         if let Some(sender) = self.take(token) {
             // The asker may have given up between the lookup and this line.
@@ -55,16 +58,16 @@ impl Net for std::sync::Arc<Waiters> {
 /// One wait; giving it up forgets the token.
 #[derive(Debug)]
 pub struct Wait {
-    waiters: std::sync::Arc<Waiters>,
+    waiters: Waiters,
     token: Token,
     receiver: oneshot::Receiver<Delivery>,
 }
 
 impl Wait {
     /// Begins to wait on a new token.
-    pub fn begin(waiters: &std::sync::Arc<Waiters>) -> Wait {
+    pub fn begin(waiters: &Waiters) -> Wait {
         let (token, receiver) = waiters.begin();
-        Wait { waiters: std::sync::Arc::clone(waiters), token, receiver }
+        Wait { waiters: waiters.clone(), token, receiver }
     }
 
     /// What the driver is to call.

@@ -1,5 +1,7 @@
 //! DescribeConfigs: properties of topics, brokers and groups, with where each value comes from.
 
+use std::borrow::Cow;
+
 use towpath_metadata::{ConfigEntry, Refusal, Resource, ResourceKind};
 use towpath_protocol::messages::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
@@ -11,11 +13,18 @@ use crate::node::Node;
 
 pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: DescribeConfigsRequest<'_> = incoming.decode()?;
+    let has_documentation = request.include_documentation;
     let described: Vec<_> = request
         .resources
         .iter()
         .map(|asked| {
-            let described = describe(node, asked);
+            let described = describe(node, asked).map(|entries| {
+                let documented = entries.into_iter().map(|entry| {
+                    let documentation = has_documentation.then(|| entry.documentation());
+                    (entry, documentation)
+                });
+                documented.collect::<Vec<Documented>>()
+            });
             let message = match &described {
                 Ok(_) => String::new(),
                 Err(refusal) => errors::describe_message(refusal),
@@ -52,11 +61,14 @@ fn describe(
     Ok(entries)
 }
 
+/// A property with its prose, where that was asked for.
+type Documented = (ConfigEntry, Option<Cow<'static, str>>);
+
 fn to_wire<'a>(
-    entries: &'a [ConfigEntry],
+    entries: &'a [Documented],
     request: &DescribeConfigsRequest<'_>,
 ) -> Vec<DescribeConfigsResourceResult<'a>> {
-    let to_result = |entry: &'a ConfigEntry| DescribeConfigsResourceResult {
+    let to_result = |(entry, documentation): &'a Documented| DescribeConfigsResourceResult {
         name: entry.name(),
         value: entry.value.as_deref(),
         read_only: entry.read_only,
@@ -76,7 +88,7 @@ fn to_wire<'a>(
             Vec::new()
         },
         config_type: entry.kind().wire_id(),
-        documentation: Some(entry.documentation).filter(|_| request.include_documentation),
+        documentation: documentation.as_deref(),
     };
     entries.iter().map(to_result).collect()
 }

@@ -41,7 +41,7 @@ pub(crate) struct Session {
 
 /// All sessions of a broker.
 #[derive(Debug)]
-pub struct FetchSessions {
+pub(crate) struct FetchSessions {
     slots: usize,
     sessions: Mutex<HashMap<i32, Arc<Mutex<Session>>>>,
 }
@@ -137,16 +137,6 @@ impl FetchSessions {
         let session = Arc::new(Mutex::new(session));
         sessions.insert(id, Arc::clone(&session));
         Plan::Full { id, session }
-    }
-
-    /// How many sessions there are.
-    pub fn len(&self) -> usize {
-        self.sessions.lock().expect("no panic holds the sessions").len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -257,7 +247,7 @@ mod tests {
         let partitions = [(key("t"), wanted(0))];
         let Plan::Full { id: first, .. } = sessions.plan(&ask(0, 0, &partitions)) else { panic!() };
         let Plan::Full { id: second, .. } = sessions.plan(&ask(0, 0, &partitions)) else { panic!() };
-        assert_eq!(sessions.len(), 1);
+        assert_eq!(sessions.sessions.lock().unwrap().len(), 1);
         assert!(matches!(
             sessions.plan(&ask(first, 1, &[])),
             Plan::Refused(ErrorCode::FetchSessionIdNotFound)
@@ -288,7 +278,7 @@ mod tests {
         let forgotten = [(key("t"), 0)];
         let forget = Ask { forgotten: &forgotten, ..ask(id, 1, &[]) };
         assert!(matches!(sessions.plan(&forget), Plan::Sessionless));
-        assert!(sessions.is_empty());
+        assert!(sessions.sessions.lock().unwrap().is_empty());
     }
 
     #[test]

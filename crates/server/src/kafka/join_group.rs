@@ -58,7 +58,7 @@ fn to_join(incoming: &Incoming, request: &JoinGroupRequest<'_>) -> groups::Join 
             .iter()
             .map(|protocol| (protocol.name.into(), protocol.metadata.into()))
             .collect(),
-        require_known_member_id: ID_BEFORE_JOIN_SINCE <= incoming.version,
+        requires_known_member_id: ID_BEFORE_JOIN_SINCE <= incoming.version,
         supports_skipping_assignment: SKIP_SINCE <= incoming.version,
         reason: request.reason.map(Arc::from),
         new_member_suffix: random_uuid(),

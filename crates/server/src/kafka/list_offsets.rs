@@ -13,6 +13,9 @@ use towpath_protocol::messages::{
 use super::{Handled, Incoming, errors};
 use crate::node::Node;
 
+/// From this version on answers carry the record's leader epoch.
+const EPOCH_SINCE: i16 = 4;
+
 pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: ListOffsetsRequest<'_> = incoming.decode()?;
     let stable_only = request.isolation_level == 1;
@@ -88,7 +91,7 @@ fn answer(
                 partition_index: asked.partition_index,
                 timestamp: timestamp.map_or(-1, |timestamp| timestamp.0),
                 offset: offset.0,
-                leader_epoch: leader_epoch.0,
+                leader_epoch: if EPOCH_SINCE <= version { leader_epoch.0 } else { -1 },
                 ..Default::default()
             }
         }

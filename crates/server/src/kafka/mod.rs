@@ -51,7 +51,7 @@ mod offset_for_leader_epoch;
 mod produce;
 mod sync_group;
 
-pub use fetch_sessions::FetchSessions;
+pub(crate) use fetch_sessions::FetchSessions;
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone)]

@@ -50,7 +50,7 @@ fn end_offset(
     let found = driver.with_partition(id, |partition| {
         let leader = partition.leader();
         leader.check_epoch(current).map_err(errors::of_epoch_refusal)?;
-        Ok(leader.end_offset_of_epoch(LeaderEpoch(asked.leader_epoch)))
+        Ok::<_, ErrorCode>(leader.end_offset_of_epoch(LeaderEpoch(asked.leader_epoch)))
     });
     let found = found.ok_or(ErrorCode::NotLeaderOrFollower)??;
     Ok(found.map(|(epoch, end)| (epoch.0, end.0)))

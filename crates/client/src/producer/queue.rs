@@ -32,6 +32,9 @@ pub(super) struct PartitionQueue {
     identity: Option<Identity>,
     next_sequence: Sequence,
     wants_new_epoch: bool,
+    /// Whether the broker has acknowledged a batch under this identity. Until then it takes any
+    /// sequence as the first, so a second batch on the way could overtake the first.
+    is_confirmed: bool,
     not_before: Option<Instant>,
     /// Why the last attempt failed, for the words at the end.
     pub(super) last_error: Option<Error>,
@@ -101,6 +104,7 @@ impl PartitionQueue {
         match oldest.stamp {
             _ if self.wants_new_epoch => false,
             Some(_) => self.flying.iter().all(|flight| oldest.first < flight.first),
+            None if !self.is_confirmed => self.flying.is_empty(),
             None => self.flying.len() < FLYING_MAX,
         }
     }
@@ -115,6 +119,7 @@ impl PartitionQueue {
                     return None;
                 }
                 self.identity = Some(identity);
+                self.is_confirmed = false;
                 self.next_sequence = Sequence(0);
             }
             oldest.stamp = Some(Stamp { identity, sequence: self.next_sequence });
@@ -135,6 +140,13 @@ impl PartitionQueue {
         let at = self.flying.iter().position(|flight| flight.first == batch.first);
         let at = at.expect("a batch lands once, after it was taken");
         batch.stamp = self.flying.remove(at).stamp;
+    }
+
+    /// The broker has a batch: it knows the producer from now on.
+    pub(super) fn confirm(&mut self, batch: &Batch) {
+        if batch.stamp.is_some_and(|stamp| Some(stamp.identity) == self.identity) {
+            self.is_confirmed = true;
+        }
     }
 
     /// Whether nothing older than `batch` is outstanding: then the broker's opinion about its
@@ -198,6 +210,7 @@ impl PartitionQueue {
     pub(super) fn start_over(&mut self, identity: Identity) {
         assert!(self.flying.is_empty(), "sequences on the wire cannot be changed");
         self.identity = Some(identity);
+        self.is_confirmed = false;
         self.wants_new_epoch = false;
         let mut next = Sequence(0);
         for batch in self.waiting.iter_mut().filter(|batch| batch.stamp.is_some()) {

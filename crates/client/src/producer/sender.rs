@@ -326,6 +326,7 @@ impl Sender {
         match verdict {
             Verdict::Written { base_offset, append_time } => {
                 queue.last_error = None;
+                queue.confirm(&batch);
                 self.release(&batch);
                 batch.deliver(partition.partition, base_offset, append_time);
             }

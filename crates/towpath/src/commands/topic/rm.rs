@@ -5,7 +5,7 @@ use clap_complete::engine::ArgValueCompleter;
 
 use crate::complete;
 use crate::confirm::{Decision, confirm};
-use crate::failure::{Exit, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Cell, Format, Report, Table};
 use crate::session::{Session, partitions_of};
 use crate::units::{bytes_in_words, plural};
@@ -29,7 +29,8 @@ pub(crate) async fn run(session: &Session, args: &RmArgs) -> Outcome {
                 session.say(format!("{name} does not exist"));
                 continue;
             }
-            topic => topic?,
+            // Creating it would be odd advice here.
+            topic => topic.map_err(|failure| Failure { command: None, ..failure })?,
         };
         let extents = session.extents(&partitions_of(&topic)).await?;
         let records: i64 = extents.values().map(|extent| extent.records()).sum();

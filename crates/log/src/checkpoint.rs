@@ -103,7 +103,9 @@ pub(crate) enum Found {
     Nothing,
     /// At least one generation is readable.
     Readable,
-    /// There are files, and none is readable.
+    /// There is one file, which is not readable: the first write was torn, or it is damaged.
+    FirstUnreadable,
+    /// There are both files, and none is readable.
     Damaged,
 }
 
@@ -121,23 +123,28 @@ impl<D: Disk> Checkpoints<D> {
             epochs: Vec::new(),
         };
         let mut checkpoints = Checkpoints::new(disk, directory, empty);
-        let mut found = Found::Nothing;
+        let (mut readable, mut unreadable) = (0, 0);
         for name in NAMES {
             let path = checkpoints.directory.join(name);
             let Some(bytes) = envelope::read_file(&checkpoints.disk, &path, BYTES_MAX)? else {
                 continue;
             };
-            match Checkpoint::decode(&bytes) {
-                Some((generation, checkpoint)) if checkpoints.generation <= generation => {
-                    checkpoints.generation = generation;
-                    checkpoints.latest = checkpoint;
-                    found = Found::Readable;
-                }
-                Some(_) => {}
-                None if found == Found::Nothing => found = Found::Damaged,
-                None => {}
+            let Some((generation, checkpoint)) = Checkpoint::decode(&bytes) else {
+                unreadable += 1;
+                continue;
+            };
+            readable += 1;
+            if checkpoints.generation < generation {
+                checkpoints.generation = generation;
+                checkpoints.latest = checkpoint;
             }
         }
+        let found = match (readable, unreadable) {
+            (0, 0) => Found::Nothing,
+            (0, 1) => Found::FirstUnreadable,
+            (0, _) => Found::Damaged,
+            _ => Found::Readable,
+        };
         Ok((checkpoints, found))
     }
 
@@ -167,6 +174,11 @@ impl<D: Disk> Checkpoints<D> {
         self.certain[slot] = true;
         self.generation = generation;
         Ok(())
+    }
+
+    /// Makes the generation that was loaded certain, so that something may follow from it.
+    pub(crate) fn make_loaded_certain(&mut self) -> Result<(), LogError> {
+        if self.generation == 0 { Ok(()) } else { self.make_certain((self.generation % 2) as usize) }
     }
 
     /// The generation that is kept must survive the tearing of the one that is written.

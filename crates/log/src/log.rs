@@ -151,7 +151,7 @@ impl<D: Disk> Log<D> {
         }
         let position = self.write(batch)?;
         self.note(header, position, now.wall);
-        self.assert_invariants();
+        self.assert_order();
         let (base_offset, next_offset) = (header.base_offset(), header.next_offset());
         Ok(Appended { base_offset, next_offset, rolled })
     }
@@ -401,7 +401,7 @@ impl<D: Disk> Log<D> {
             // No later round is under way, so these are the names that this one has synced.
             self.taken_names.clear();
         }
-        self.assert_invariants();
+        self.assert_order();
     }
 
     pub(crate) fn set_durable(&mut self, durable: Point) {
@@ -558,15 +558,23 @@ impl<D: Disk> Log<D> {
         self.config = config;
     }
 
-    /// # Panics
-    /// When an invariant is broken: a bug.
-    pub fn assert_invariants(&self) {
+    fn assert_order(&self) {
         assert!(self.log_start <= self.log_end);
         assert!(self.durable.offset <= self.taken.offset);
         assert!(self.taken.offset <= self.log_end);
         if let Some(last) = self.segments.last() {
             assert!(last.next_offset <= self.log_end);
             assert_eq!(last.is_sealed, self.active.is_none());
+        }
+    }
+
+    /// # Panics
+    /// When an invariant is broken: a bug.
+    pub fn assert_invariants(&self) {
+        self.assert_order();
+        for pair in self.segments.windows(2) {
+            assert!(pair[0].base_offset < pair[1].base_offset);
+            assert!(pair[0].next_offset <= pair[1].base_offset);
         }
     }
 }

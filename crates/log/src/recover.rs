@@ -101,7 +101,11 @@ pub(crate) fn open<D: Disk>(
     let has_directory = disk.exists(&path).map_err(LogError::io("look for", &path))?;
     // A log without a directory was deleted: its name was certain before anything in it was.
     let replayed = replayed.filter(|_| has_directory);
-    let (checkpoints, found) = Checkpoints::load(disk.clone(), path.clone())?;
+    let (mut checkpoints, found) = Checkpoints::load(disk.clone(), path.clone())?;
+    if !directory.inner.was_clean {
+        // A process that was killed may have written it and not synced it.
+        checkpoints.make_loaded_certain()?;
+    }
     let mut recover = Recover {
         config,
         was_clean: directory.inner.was_clean,
@@ -119,10 +123,16 @@ pub(crate) fn open<D: Disk>(
         disk,
         path,
     };
+    // The first checkpoint was torn while it was written: that none was written before it shows in
+    // the first segment, which no retention has removed.
+    let first = FileKind::Segment.path(&recover.path, Offset::ZERO);
+    let begins_at_zero =
+        has_directory && recover.disk.exists(&first).map_err(LogError::io("look for", &first))?;
     recover.known = match found {
-        checkpoint::Found::Nothing => Some(replayed.unwrap_or(Offset::ZERO)),
+        checkpoint::Found::Nothing => Some(replayed.unwrap_or_default()),
         checkpoint::Found::Readable => Some(checkpoints.latest.durable.offset).max(replayed),
-        checkpoint::Found::Damaged => None,
+        checkpoint::Found::FirstUnreadable if begins_at_zero => Some(replayed.unwrap_or_default()),
+        checkpoint::Found::FirstUnreadable | checkpoint::Found::Damaged => None,
     };
     if has_directory {
         recover.run()?;
@@ -489,6 +499,7 @@ impl<D: Disk> Recover<D> {
             let known = self.known.unwrap_or(self.log_start);
             self.note_damage(known, None);
         }
+        self.drop_empty_end()?;
         if self.expected < self.log_start {
             let bases: Vec<Offset> = self.segments.drain(..).map(|s| s.base_offset).collect();
             self.remove_segments(&bases)?;
@@ -505,6 +516,7 @@ impl<D: Disk> Recover<D> {
             segment: self.segments.last().map(|last| last.base_offset),
             position: self.segments.last().map_or(0, |last| last.bytes),
         };
+        self.remove_producers_beyond_end(has_directory)?;
         let epoch_starts = self.epochs.partition_point(|(_, start)| *start < self.expected);
         self.epochs.truncate(epoch_starts);
         let open = OpenSegments::new();
@@ -551,6 +563,30 @@ impl<D: Disk> Recover<D> {
         };
         log.assert_invariants();
         Ok((log, recovery))
+    }
+
+    /// A segment without bytes, because what followed it was not kept either: the next append
+    /// begins one with the same name.
+    fn drop_empty_end(&mut self) -> Result<(), LogError> {
+        while let Some(last) = self.segments.pop_if(|last| last.bytes == 0) {
+            self.remove_segments(&[last.base_offset])?;
+            self.last = None;
+        }
+        Ok(())
+    }
+
+    /// States of records that a crash took: other records will have their offsets.
+    fn remove_producers_beyond_end(&mut self, has_directory: bool) -> Result<(), LogError> {
+        if !has_directory {
+            return Ok(());
+        }
+        let names = self.disk.list(&self.path).map_err(LogError::io("list", &self.path))?;
+        let saved = names.iter().filter_map(|name| FileKind::Producers.offset_in(name));
+        for beyond in saved.filter(|at| self.expected < *at) {
+            remove_if_there(&self.disk, &FileKind::Producers.path(&self.path, beyond))?;
+            self.has_changed = true;
+        }
+        Ok(())
     }
 
     /// The last segment, when it can be appended to.

@@ -108,7 +108,8 @@ impl Scan {
         let skipped = self.position - self.buffer_at;
         let held = (self.buffer.len() as u64).saturating_sub(skipped) as usize;
         if wanted <= held {
-            return Ok(skipped as usize);
+            // Behind the last batch the buffer may end before the position.
+            return Ok((skipped as usize).min(self.buffer.len()));
         }
         let start = self.buffer.len() - held;
         self.buffer.copy_within(start.., 0);

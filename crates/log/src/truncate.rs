@@ -89,6 +89,9 @@ impl<D: Disk> Log<D> {
             write_ahead.forget(partition, segment, to.position, to.offset)?;
             write_ahead.uncover(|(p, base)| *p == partition && segment < *base);
         }
+        // Before the segments, whose names are made certain in the end: a state of other records
+        // must not come back.
+        self.remove_producers_above(to.offset)?;
         self.cut_segments(to)?;
         self.log_end = to.offset;
         if self.durable.offset == to.offset {
@@ -97,7 +100,7 @@ impl<D: Disk> Log<D> {
         self.taken = self.durable;
         self.new_names.append(&mut self.taken_names);
         self.last_batch = None;
-        self.remove_producers_above(to.offset)
+        Ok(())
     }
 
     fn cut_segments(&mut self, to: Point) -> Result<(), LogError> {

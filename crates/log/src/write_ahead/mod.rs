@@ -215,28 +215,41 @@ impl<D: Disk> WriteAhead<D> {
     }
 
     fn begin_turn(&mut self) -> Result<Turn<D>, LogError> {
+        // Also when it fails: what it has left must not be in the way of the next attempt.
         let number = self.next_number;
-        let path = file_path(&self.directory, number);
-        let head = head(number, self.directory_id);
-        let begin = |spare: Option<Turn<D>>| {
-            let (file, written) = match spare {
-                Some(spare) => {
-                    self.disk.rename(&spare.path, &path)?;
-                    (spare.file, spare.written)
-                }
-                None => (self.disk.create(&path)?, 0),
-            };
-            // Its new name is certain before any frame counts on it.
-            self.disk.sync_dir(&self.directory)?;
-            file.write_at(&[IoSlice::new(&head)], 0)?;
-            Ok((file, written))
-        };
-        let (file, written) = begin(self.spare.take()).map_err(LogError::io("begin", &path))?;
         self.next_number += 1;
+        let path = file_path(&self.directory, number);
+        let (file, written) = self.name_file(&path).map_err(LogError::io("begin", &path))?;
         let end = FIRST_FRAME_AT;
-        let written = written.max(end);
         let file_use = Use::new(self.directory_id, number);
-        Ok(Turn { file_use, path, file, end, written, synced: end, covered: BTreeMap::new() })
+        let covered = BTreeMap::new();
+        let mut turn = Turn { file_use, path, file, end, written, synced: end, covered };
+        // Its new name is certain before any frame counts on it.
+        let begun = self.disk.sync_dir(&self.directory).and_then(|()| {
+            turn.file.write_at(&[IoSlice::new(&head(number, self.directory_id))], 0)
+        });
+        if let Err(error) = begun {
+            let error = LogError::io("begin", &turn.path)(error);
+            // Its head names another use, or none: no frame in it counts.
+            self.spare = Some(turn);
+            return Err(error);
+        }
+        turn.written = turn.written.max(end);
+        Ok(turn)
+    }
+
+    /// A file of this name: the spare one, renamed, or a new one; and how much of it was written.
+    fn name_file(&mut self, path: &Path) -> io::Result<(D::File, u64)> {
+        let Some(spare) = self.spare.take() else {
+            return Ok((self.disk.create(path)?, 0));
+        };
+        match self.disk.rename(&spare.path, path) {
+            Ok(()) => Ok((spare.file, spare.written)),
+            Err(error) => {
+                self.spare = Some(spare);
+                Err(error)
+            }
+        }
     }
 
     fn write_buffer(&mut self) -> Result<(), LogError> {
@@ -333,14 +346,12 @@ impl<D: Disk> WriteAhead<D> {
 /// Removes all write-ahead files; durable when this returns.
 fn remove_all<D: Disk>(disk: &D, directory: &Path) -> Result<(), LogError> {
     let remove = || {
-        let mut is_changed = false;
         for name in disk.list(directory)? {
             if file_number(&name).is_some() {
                 disk.remove_file(&directory.join(name))?;
-                is_changed = true;
             }
         }
-        if is_changed { disk.sync_dir(directory) } else { Ok(()) }
+        disk.sync_dir(directory)
     };
     remove().map_err(LogError::io("empty", directory))
 }

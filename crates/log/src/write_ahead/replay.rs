@@ -62,6 +62,8 @@ pub(crate) fn replay<D: Disk>(
     let mut replayed = Replayed { next_number: 1, ..Replayed::default() };
     replayed.next_number = numbers.last().map_or(1, |last| last + 1);
     if numbers.is_empty() {
+        // A process that was killed may have removed files that a crash would bring back.
+        disk.sync_dir(directory).map_err(LogError::io("sync names in", directory))?;
         return Ok(replayed);
     }
     let files = Files { disk, directory, directory_id, numbers: &numbers };

@@ -91,8 +91,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         token: Token,
         request: publishers::Request,
     ) -> Result<(), NotCoordinator> {
-        let place =
-            self.place(PUBLISHERS_TOPIC, |n| publisher_partition(publisher, n))?;
+        let place = self.place(PUBLISHERS_TOPIC, |n| publisher_partition(publisher, n))?;
         self.ask_at(place, |slot, now, out| slot.partition.ask_publishers(now, token, request, out))
     }
 

@@ -7,12 +7,11 @@ use towpath_broker::{Output, Partition};
 use towpath_log::DataDirectory;
 use towpath_log::disk::{Disk, Space};
 use towpath_metadata::{Address, Image, Overrides};
-use towpath_model::{
-    BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPartition, Uuid,
-};
+use towpath_model::{BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPartition, Uuid};
 use towpath_records::{BatchBuilder, BatchHeader, Compression};
 
 use crate::cell::{Cell, Slot};
+use crate::deadlines::Deadlines;
 use crate::world::{Clock, Delivery, Net};
 
 /// What the driver is told at start and never asks again.
@@ -45,8 +44,10 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) unsynced: Mutex<Vec<Arc<Cell<D>>>>,
     /// Relaxed partitions with unsynced records; the upkeep flushes them.
     pub(crate) unflushed: Mutex<Vec<Arc<Cell<D>>>>,
-    /// When which partition's state wants to be called, earliest first.
-    pub(crate) deadlines: Mutex<BTreeMap<TopicPartition, Time>>,
+    /// When which partition's state wants to be called.
+    pub(crate) deadlines: Mutex<Deadlines>,
+    /// When every partition was last looked after.
+    pub(crate) kept_up_at: Mutex<Option<Time>>,
     /// Logs of deleted topics, to be removed from disk by the upkeep.
     pub(crate) doomed: Mutex<Vec<Arc<Cell<D>>>>,
 }
@@ -143,23 +144,26 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             let value = record.value.as_deref();
             builder.append(now.wall, Some(&record.key), value, std::iter::empty()).is_ok()
         });
-        let written = fits && !slot.closed && {
-            let mut batch = builder.build();
-            towpath_records::set_base_offset(&mut batch, end);
-            towpath_records::set_leader_epoch(&mut batch, slot.partition.leader_epoch());
-            let header = BatchHeader::parse(&batch).expect("what the builder made is well formed");
-            match slot.log.append(&batch, &header, now) {
-                Ok(_) => {
-                    slot.partition.records_appended(now, &header, out);
-                    self.want_sync(cell, slot);
-                    true
+        let written = fits
+            && !slot.closed
+            && {
+                let mut batch = builder.build();
+                towpath_records::set_base_offset(&mut batch, end);
+                towpath_records::set_leader_epoch(&mut batch, slot.partition.leader_epoch());
+                let header =
+                    BatchHeader::parse(&batch).expect("what the builder made is well formed");
+                match slot.log.append(&batch, &header, now) {
+                    Ok(_) => {
+                        slot.partition.records_appended(now, &header, out);
+                        self.want_sync(cell, slot);
+                        true
+                    }
+                    Err(error) => {
+                        tracing::error!(partition = %cell.id, topic = %cell.topic, %error, "cannot write state");
+                        false
+                    }
                 }
-                Err(error) => {
-                    tracing::error!(partition = %cell.id, topic = %cell.topic, %error, "cannot write state");
-                    false
-                }
-            }
-        };
+            };
         if !written {
             slot.partition.records_not_appended(out);
         }
@@ -180,12 +184,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     pub(crate) fn schedule(&self, id: TopicPartition, deadline: Option<Time>) {
         let mut deadlines = self.deadlines.lock().expect("no panic holds the deadlines");
-        let before = match deadline {
-            Some(at) => deadlines.insert(id, at),
-            None => deadlines.remove(&id),
-        };
+        let is_earliest = deadlines.set(id, deadline);
         drop(deadlines);
-        if let Some(at) = deadline.filter(|_| before != deadline) {
+        if let Some(at) = deadline.filter(|_| is_earliest) {
             self.clock.wake_at(at);
         }
     }

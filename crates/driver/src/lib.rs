@@ -14,6 +14,7 @@
 mod cell;
 mod config;
 mod coordinate;
+mod deadlines;
 mod driver;
 mod fetch;
 mod manage;
@@ -29,7 +30,7 @@ pub use driver::{Driver, Settings};
 pub use fetch::{FetchRefusal, OffsetAnswer, OffsetQuery, Position, Read, ReadLimits};
 pub use manage::DeleteRecordsRefusal;
 pub use open::OpenError;
-pub use produce::{Produced, ProduceFailure};
+pub use produce::{ProduceFailure, Produced};
 pub use sync::SyncReport;
 pub use towpath_broker::{Condition, Outcome};
 pub use towpath_log::disk::{Disk, DiskFile};

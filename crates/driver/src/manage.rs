@@ -7,7 +7,7 @@ use towpath_coordinator::groups;
 use towpath_log::LogError;
 use towpath_log::disk::Disk;
 use towpath_metadata::{self as metadata, Effect};
-use towpath_model::{Offset, TopicId, TopicName, TopicPartition, Token};
+use towpath_model::{Offset, Token, TopicId, TopicName, TopicPartition};
 
 use crate::config::log_config;
 use crate::driver::Driver;

@@ -85,7 +85,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             image: RwLock::new(image.clone()),
             unsynced: Mutex::new(Vec::new()),
             unflushed: Mutex::new(Vec::new()),
-            deadlines: Mutex::new(BTreeMap::new()),
+            deadlines: Mutex::default(),
+            kept_up_at: Mutex::new(None),
             doomed: Mutex::new(Vec::new()),
         });
         driver.register(report.was_clean)?;
@@ -217,11 +218,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Data whose topic the metadata does not know is set aside, never deleted: a lost metadata
     /// record must not cost records (the way a streaming system once lost whole streams). What a
     /// record says was removed is removed, if a crash came between that record and the disk.
-    fn sort_out_strangers(
-        &self,
-        image: &Image,
-        removed: &Removed,
-    ) -> Result<(), OpenError> {
+    fn sort_out_strangers(&self, image: &Image, removed: &Removed) -> Result<(), OpenError> {
         for found in self.directory.logs_on_disk().map_err(OpenError::storage)? {
             let id = TopicPartition { topic: found.topic, partition: found.partition };
             if self.cell(id).is_some() || image.topic_by_id(found.topic).is_some() {

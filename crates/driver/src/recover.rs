@@ -44,7 +44,8 @@ pub(crate) fn replay<M: StateMachine, D: Disk>(
     let mut scratch = Scratch::default();
     for batch in log.batches(log.log_start_offset(), log.log_end_offset()) {
         let (header, bytes) = batch?;
-        let unreadable = |offset, text: String| RecoverError::Record { offset, source: FoldError(text) };
+        let unreadable =
+            |offset, text: String| RecoverError::Record { offset, source: FoldError(text) };
         let iter = records(&bytes, STATE_BATCH_BYTES_MAX, &mut scratch)
             .map_err(|error| unreadable(header.base_offset(), error.to_string()))?;
         for record in iter {
@@ -126,10 +127,9 @@ fn producers_and_epochs<D: Disk>(
     let saved = log
         .load_producers(log.log_end_offset())
         .and_then(|(at, payload)| Some((at, decode_snapshot(&payload, now, producers_max)?)));
-    let (from, (mut producers, mut epochs)) =
-        saved.unwrap_or_else(|| {
-            (log.log_start_offset(), (Producers::new(producers_max), EpochHistory::new()))
-        });
+    let (from, (mut producers, mut epochs)) = saved.unwrap_or_else(|| {
+        (log.log_start_offset(), (Producers::new(producers_max), EpochHistory::new()))
+    });
     for header in log.headers(from) {
         let header = header?;
         producers.replay(now, &header);

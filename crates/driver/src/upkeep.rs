@@ -1,6 +1,7 @@
 //! What must happen although nobody asks: deadlines, rolls, retention, flushes, snapshots.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use towpath_log::disk::Disk;
 use towpath_model::{Now, Time};
@@ -18,18 +19,19 @@ const SNAPSHOT_EVERY_BYTES: u64 = 64 * 1024 * 1024;
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// When [`Driver::expire_due`] has something to do.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.deadlines.lock().expect("no panic holds the deadlines").values().min().copied()
+        self.deadlines.lock().expect("no panic holds the deadlines").earliest()
     }
 
     /// Lets time act on every state whose deadline has passed.
     pub fn expire_due(&self) {
         let now = self.clock.now().time;
-        let due: Vec<_> = {
-            let deadlines = self.deadlines.lock().expect("no panic holds the deadlines");
-            deadlines.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect()
-        };
+        let due = self.deadlines.lock().expect("no panic holds the deadlines").due(now);
         for id in due {
-            let cell = if id == self.metadata.id { Some(Arc::clone(&self.metadata)) } else { self.cell(id) };
+            let cell = if id == self.metadata.id {
+                Some(Arc::clone(&self.metadata))
+            } else {
+                self.cell(id)
+            };
             match cell {
                 Some(cell) => self.step(&cell, |slot, now, out| slot.partition.expire(now, out)),
                 None => self.schedule(id, None),
@@ -37,14 +39,22 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    /// Rolls and retires segments, flushes relaxed partitions, forgets idle producers, removes
-    /// deleted topics from disk. To be called about once a second.
+    /// Flushes relaxed partitions and removes deleted topics from disk; every
+    /// `log.retention.check.interval.ms` also rolls and retires segments and forgets idle
+    /// producers. To be called about once a second.
     pub fn upkeep(&self) {
         self.remove_doomed();
         self.flush_relaxed();
+        let config = self.image().broker_config();
         let now = self.clock.now();
+        let mut kept_up_at = self.kept_up_at.lock().expect("only upkeep locks this");
+        if kept_up_at.is_some_and(|at| now.time < at + config.retention_check) {
+            return;
+        }
+        *kept_up_at = Some(now.time);
+        drop(kept_up_at);
         for cell in self.cells() {
-            self.keep_up(&cell, now);
+            self.keep_up(&cell, now, config.producer_idle_max);
         }
     }
 
@@ -58,8 +68,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    fn keep_up(&self, cell: &Arc<Cell<D>>, now: Now) {
-        let idle = self.image().broker_config().producer_idle_max;
+    fn keep_up(&self, cell: &Arc<Cell<D>>, now: Now, idle: Duration) {
         self.step(cell, |slot, _, out| {
             if slot.closed {
                 return;

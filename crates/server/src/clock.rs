@@ -38,7 +38,10 @@ impl Bell {
     fn wait(&self, limit: Option<Duration>) {
         let rung = self.rung.lock().expect("a bell's holder does not panic");
         let mut rung = match limit {
-            None => self.changed.wait_while(rung, |rung| !*rung).expect("a bell's holder does not panic"),
+            None => self
+                .changed
+                .wait_while(rung, |rung| !*rung)
+                .expect("a bell's holder does not panic"),
             Some(limit) => {
                 let waited = self.changed.wait_timeout_while(rung, limit, |rung| !*rung);
                 waited.expect("a bell's holder does not panic").0

@@ -103,6 +103,11 @@ impl Connection {
                 let answer = kafka::handle(&self.node, &mut self.peer, frame);
                 self.under_way.push(answer, charge);
             }
+            if self.input.is_empty() {
+                // An idle connection holds no buffer; the old one belongs to the requests cut
+                // from it.
+                self.input = BytesMut::new();
+            }
             self.gather_ready().await?;
             if !self.output.is_empty() {
                 let sent = send(socket, &mut self.output, limits.write_stall_max).await?;
@@ -111,19 +116,12 @@ impl Connection {
             }
             let may_read = self.under_way.len() < limits.in_flight_max;
             let begun = !self.input.is_empty();
-            let needed = self.needed();
-            if may_read {
-                let room = self.input.len() + READ_BYTES.min(needed.max(READ_BYTES));
-                self.node.ledger().cover(&mut self.charge, room).await;
-                self.input.reserve(READ_BYTES);
-            }
-            let patience = if begun { limits.arrival_max(needed) } else { limits.idle_max };
+            let patience = if begun { limits.arrival_max(self.needed()) } else { limits.idle_max };
+            let Connection { node, input, charge, under_way, .. } = &mut *self;
             tokio::select! {
                 biased;
-                answered = self.under_way.next(), if !self.under_way.is_empty() => {
-                    self.take(answered)?;
-                }
-                read = timeout_at(since + patience, socket.read_buf(&mut self.input)),
+                answered = under_way.next(), if !under_way.is_empty() => self.take(answered)?,
+                read = timeout_at(since + patience, receive(node, socket, input, charge)),
                     if may_read =>
                 {
                     match read {
@@ -132,7 +130,9 @@ impl Connection {
                         Err(_) => return Err(Ended::Idle(patience)),
                         Ok(Ok(0)) => return Ok(()),
                         Ok(Ok(read)) => {
-                            if !begun { since = Instant::now(); }
+                            if !begun {
+                                since = Instant::now();
+                            }
                             self.node.metrics().bytes_in.inc_by(read as u64);
                         }
                         Ok(Err(error)) => return Err(error.into()),
@@ -184,6 +184,21 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// Reads what has arrived. Memory is taken, and charged, only once there is something to read: an
+/// idle connection holds none. While the ledger is full the socket is not read; answers still go
+/// out meanwhile, which is what empties the ledger.
+async fn receive(
+    node: &Node,
+    socket: &mut TcpStream,
+    input: &mut BytesMut,
+    charge: &mut Charge,
+) -> io::Result<usize> {
+    socket.readable().await?;
+    node.ledger().cover(charge, input.len() + READ_BYTES).await;
+    input.reserve(READ_BYTES);
+    socket.read_buf(input).await
 }
 
 /// Requests that have been carried out or begun, and whose answers are still to come.

@@ -14,9 +14,8 @@ pub(crate) enum Stranger {
 impl Stranger {
     /// Judges the first bytes of a connection whose length prefix is out of bounds.
     pub(crate) fn of(first: &[u8]) -> Stranger {
-        const METHODS: [&[u8]; 9] = [
-            b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ",
-        ];
+        const METHODS: [&[u8]; 9] =
+            [b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "];
         match first {
             [0x16, 0x03, ..] => Stranger::Tls,
             _ if METHODS.iter().any(|method| first.starts_with(method)) => Stranger::Http,

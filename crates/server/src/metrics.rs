@@ -53,15 +53,31 @@ impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         let m = self;
         registry.register("towpath_kafka_requests", "Requests by API", m.requests.0.clone());
-        registry.register("towpath_kafka_connections", "Open Kafka connections", m.connections.clone());
+        registry.register(
+            "towpath_kafka_connections",
+            "Open Kafka connections",
+            m.connections.clone(),
+        );
         registry.register(
             "towpath_kafka_connections_refused",
             "Kafka connections refused or closed for breaking a rule or a bound",
             m.connections_refused.clone(),
         );
-        registry.register("towpath_kafka_in_bytes", "Bytes read from Kafka connections", m.bytes_in.clone());
-        registry.register("towpath_kafka_out_bytes", "Bytes written to Kafka connections", m.bytes_out.clone());
-        registry.register("towpath_records_appended", "Records appended", m.records_appended.clone());
+        registry.register(
+            "towpath_kafka_in_bytes",
+            "Bytes read from Kafka connections",
+            m.bytes_in.clone(),
+        );
+        registry.register(
+            "towpath_kafka_out_bytes",
+            "Bytes written to Kafka connections",
+            m.bytes_out.clone(),
+        );
+        registry.register(
+            "towpath_records_appended",
+            "Records appended",
+            m.records_appended.clone(),
+        );
         registry.register(
             "towpath_record_bytes_appended",
             "Bytes of record batches appended",

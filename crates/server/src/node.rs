@@ -260,7 +260,11 @@ fn sync_loop(driver: SystemDriver, clock: SystemClock, stopping: Arc<AtomicBool>
 }
 
 /// Runs until the node stops: deadlines when they come, upkeep once a second.
-fn timer_loop(driver: SystemDriver, clock: SystemClock, stopping: Arc<AtomicBool>) -> impl FnOnce() {
+fn timer_loop(
+    driver: SystemDriver,
+    clock: SystemClock,
+    stopping: Arc<AtomicBool>,
+) -> impl FnOnce() {
     move || {
         let mut next_upkeep = clock.now().time + UPKEEP_EVERY;
         while !stopping.load(Ordering::Acquire) {
@@ -301,4 +305,3 @@ fn boot_id() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     read.map_or_else(|_| random_uuid().to_string(), |id| id.trim().to_owned())
 }
-

@@ -137,10 +137,8 @@ impl Node {
             return Err(PublishError::LargerThanSegment { size: bytes.len(), max });
         }
         let wait = self.wait();
-        let produced = self
-            .driver()
-            .produce(id, bytes, &validated, acks, wait.token())
-            .inspect_err(|_| {
+        let produced =
+            self.driver().produce(id, bytes, &validated, acks, wait.token()).inspect_err(|_| {
                 self.metrics().batches_refused.inc();
             })?;
         if produced.is_duplicate {

@@ -16,7 +16,8 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: ApiVersionsRequest<'_> = incoming.decode()?;
     let error = check(node, incoming.version, &request);
     if error != ErrorCode::None {
-        return incoming.answer(&ApiVersionsResponse { error_code: error.into(), ..Default::default() });
+        return incoming
+            .answer(&ApiVersionsResponse { error_code: error.into(), ..Default::default() });
     }
     incoming.answer(&ApiVersionsResponse {
         api_keys: ApiKey::ALL.iter().map(|key| advertised(*key)).collect(),

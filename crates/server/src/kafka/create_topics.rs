@@ -48,10 +48,7 @@ fn to_new_topic(topic: &CreatableTopic<'_>) -> NewTopic {
     }
 }
 
-fn answer(
-    incoming: &Incoming,
-    results: &[(String, Result<CreatedTopic, Refusal>)],
-) -> Handled {
+fn answer(incoming: &Incoming, results: &[(String, Result<CreatedTopic, Refusal>)]) -> Handled {
     let messages: Vec<Option<String>> =
         results.iter().map(|(_, result)| result.as_ref().err().map(Refusal::to_string)).collect();
     let topics = results.iter().zip(&messages).map(|((name, result), message)| match result {
@@ -89,11 +86,7 @@ fn answer(
     incoming.answer(&CreateTopicsResponse { topics: topics.collect(), ..Default::default() })
 }
 
-fn refuse_all(
-    incoming: &Incoming,
-    request: &CreateTopicsRequest<'_>,
-    error: ErrorCode,
-) -> Handled {
+fn refuse_all(incoming: &Incoming, request: &CreateTopicsRequest<'_>, error: ErrorCode) -> Handled {
     let topics = request.topics.iter().map(|topic| CreatableTopicResult {
         name: topic.name,
         error_code: error.into(),

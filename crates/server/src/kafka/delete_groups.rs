@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use towpath_coordinator::groups::{Reply, Request};
 use towpath_driver::NotCoordinator;
 use towpath_protocol::ErrorCode;
-use towpath_protocol::messages::{
-    DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse,
-};
+use towpath_protocol::messages::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 
 use super::{Handled, Incoming, errors};
 use crate::node::{Node, Unavailable};
@@ -21,9 +19,7 @@ pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
             Ok(Reply::Delete(Ok(()))) => ErrorCode::None,
             Ok(Reply::Delete(Err(refusal))) => errors::of_group_refusal(refusal),
             Ok(_) => ErrorCode::UnknownServerError,
-            Err(Unavailable::NotCoordinator(NotCoordinator::NoTopic)) => {
-                ErrorCode::GroupIdNotFound
-            }
+            Err(Unavailable::NotCoordinator(NotCoordinator::NoTopic)) => ErrorCode::GroupIdNotFound,
             Err(unavailable) => errors::of_unavailable_coordinator(unavailable),
         };
         results.push(DeletableGroupResult {

@@ -3,9 +3,7 @@
 use towpath_metadata::{DeletedTopic, Refusal, Reply, Request, TopicRef};
 use towpath_model::Uuid;
 use towpath_protocol::ErrorCode;
-use towpath_protocol::messages::{
-    DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse,
-};
+use towpath_protocol::messages::{DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse};
 
 use super::{Handled, Incoming, errors, topic_id, wire_id};
 use crate::node::Node;
@@ -40,10 +38,7 @@ fn named(version: i16, request: &DeleteTopicsRequest<'_>) -> Vec<TopicRef> {
     topics.collect()
 }
 
-fn answer(
-    incoming: &Incoming,
-    results: &[(TopicRef, Result<DeletedTopic, Refusal>)],
-) -> Handled {
+fn answer(incoming: &Incoming, results: &[(TopicRef, Result<DeletedTopic, Refusal>)]) -> Handled {
     let messages: Vec<Option<String>> =
         results.iter().map(|(_, result)| result.as_ref().err().map(Refusal::to_string)).collect();
     let responses = results.iter().zip(&messages).map(|((asked, result), message)| match result {

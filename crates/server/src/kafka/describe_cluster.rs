@@ -22,10 +22,9 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
              type CONTROLLER"
                 .to_owned(),
         )),
-        other => Some((
-            ErrorCode::UnsupportedEndpointType,
-            format!("Unsupported endpoint type {other}"),
-        )),
+        other => {
+            Some((ErrorCode::UnsupportedEndpointType, format!("Unsupported endpoint type {other}")))
+        }
     };
     if let Some((error, message)) = refused {
         return incoming.answer(&DescribeClusterResponse {

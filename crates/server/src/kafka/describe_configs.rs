@@ -44,16 +44,12 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     incoming.answer(&DescribeConfigsResponse { results: results.collect(), ..Default::default() })
 }
 
-fn describe(
-    node: &Node,
-    asked: &DescribeConfigsResource<'_>,
-) -> Result<Vec<ConfigEntry>, Refusal> {
+fn describe(node: &Node, asked: &DescribeConfigsResource<'_>) -> Result<Vec<ConfigEntry>, Refusal> {
     let resource = Resource {
         kind: ResourceKind::from_wire(asked.resource_type),
         name: asked.resource_name.to_owned(),
     };
-    let mut entries =
-        node.driver().image().describe(&resource)?;
+    let mut entries = node.driver().image().describe(&resource)?;
     // An empty list of keys asks for all of them, as null does.
     if let Some(keys) = asked.configuration_keys.as_ref().filter(|keys| !keys.is_empty()) {
         entries.retain(|entry| keys.contains(&entry.name()));

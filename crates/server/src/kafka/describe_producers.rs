@@ -16,7 +16,11 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: DescribeProducersRequest<'_> = incoming.decode()?;
     let topics = request.topics.iter().map(|topic| TopicResponse {
         name: topic.name,
-        partitions: topic.partition_indexes.iter().map(|p| describe(node, topic.name, *p)).collect(),
+        partitions: topic
+            .partition_indexes
+            .iter()
+            .map(|p| describe(node, topic.name, *p))
+            .collect(),
     });
     incoming.answer(&DescribeProducersResponse { topics: topics.collect(), ..Default::default() })
 }

@@ -75,8 +75,7 @@ fn page(
         topic_name,
         partition_index: i32::try_from(at).unwrap_or(i32::MAX),
     });
-    let response =
-        DescribeTopicPartitionsResponse { topics, next_cursor, ..Default::default() };
+    let response = DescribeTopicPartitionsResponse { topics, next_cursor, ..Default::default() };
     incoming.answer(&response)
 }
 

@@ -203,9 +203,10 @@ fn find_one(
     match node.driver().read(id, epoch, from, wants.stable_only, limits) {
         Ok(read) => {
             found.position = Some(read.position);
-            found.slice = read.slice.filter(|slice| 0 < slice.len).map(|slice| {
-                (Region { file: slice.file, position: slice.position }, slice.len)
-            });
+            found.slice = read
+                .slice
+                .filter(|slice| 0 < slice.len)
+                .map(|slice| (Region { file: slice.file, position: slice.position }, slice.len));
         }
         Err(refusal) => {
             if let FetchRefusal::Corrupt(_) | FetchRefusal::Storage(_) = refusal {

@@ -111,11 +111,7 @@ impl FetchSessions {
         }
     }
 
-    fn begin(
-        &self,
-        sessions: &mut HashMap<i32, Arc<Mutex<Session>>>,
-        ask: &Ask<'_>,
-    ) -> Plan {
+    fn begin(&self, sessions: &mut HashMap<i32, Arc<Mutex<Session>>>, ask: &Ask<'_>) -> Plan {
         if self.slots == 0 {
             return Plan::Sessionless;
         }
@@ -246,7 +242,9 @@ mod tests {
         let sessions = FetchSessions::new(1);
         let partitions = [(key("t"), wanted(0))];
         let Plan::Full { id: first, .. } = sessions.plan(&ask(0, 0, &partitions)) else { panic!() };
-        let Plan::Full { id: second, .. } = sessions.plan(&ask(0, 0, &partitions)) else { panic!() };
+        let Plan::Full { id: second, .. } = sessions.plan(&ask(0, 0, &partitions)) else {
+            panic!()
+        };
         assert_eq!(sessions.sessions.lock().unwrap().len(), 1);
         assert!(matches!(
             sessions.plan(&ask(first, 1, &[])),

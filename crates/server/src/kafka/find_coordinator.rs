@@ -18,9 +18,10 @@ pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let (error, message) = match request.key_type {
         GROUP => match node.ensure_offsets_topic().await {
             Ok(()) => (ErrorCode::None, ""),
-            Err(unavailable) => {
-                (errors::of_unavailable_coordinator(unavailable), "The coordinator is not available.")
-            }
+            Err(unavailable) => (
+                errors::of_unavailable_coordinator(unavailable),
+                "The coordinator is not available.",
+            ),
         },
         TRANSACTION => {
             (ErrorCode::CoordinatorNotAvailable, "Transactions are not served by this version.")

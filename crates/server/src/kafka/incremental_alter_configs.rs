@@ -4,8 +4,7 @@ use towpath_metadata::{ConfigChange, ConfigOperation, Request, Resource, Resourc
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::{
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsRequestAlterConfigsResource,
-    IncrementalAlterConfigsResponse,
-    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse, IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 };
 
 use super::alter_configs::outcomes;
@@ -51,12 +50,13 @@ pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
 fn changes(
     resource: &IncrementalAlterConfigsRequestAlterConfigsResource<'_>,
 ) -> Option<Vec<ConfigChange>> {
-    let change = |config: &towpath_protocol::messages::IncrementalAlterConfigsRequestAlterableConfig<'_>| {
-        Some(ConfigChange {
-            name: config.name.to_owned(),
-            operation: ConfigOperation::from_wire(config.config_operation)?,
-            value: config.value.map(str::to_owned),
-        })
-    };
+    let change =
+        |config: &towpath_protocol::messages::IncrementalAlterConfigsRequestAlterableConfig<'_>| {
+            Some(ConfigChange {
+                name: config.name.to_owned(),
+                operation: ConfigOperation::from_wire(config.config_operation)?,
+                value: config.value.map(str::to_owned),
+            })
+        };
     resource.configs.iter().map(change).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use towpath_coordinator::groups::{self, Left, Leaving, Reply, Request};
+use towpath_coordinator::groups::{self, Leaving, Left, Reply, Request};
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::{LeaveGroupRequest, LeaveGroupResponse, MemberResponse};
 

@@ -21,7 +21,13 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let stable_only = request.isolation_level == 1;
     let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
         name: topic.name,
-        partitions: answer_topic(node, incoming.version, topic.name, &topic.partitions, stable_only),
+        partitions: answer_topic(
+            node,
+            incoming.version,
+            topic.name,
+            &topic.partitions,
+            stable_only,
+        ),
     });
     incoming.answer(&ListOffsetsResponse { topics: topics.collect(), ..Default::default() })
 }

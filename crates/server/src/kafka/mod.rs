@@ -11,9 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use towpath_model::Uuid;
-use towpath_protocol::{
-    ApiKey, Decoder, Message, decode_request_header, encode_response,
-};
+use towpath_protocol::{ApiKey, Decoder, Message, decode_request_header, encode_response};
 
 use crate::connection::File;
 use crate::node::Node;
@@ -225,9 +223,7 @@ async fn dispatch(node: Arc<Node>, incoming: Incoming) -> Handled {
         ApiKey::OffsetDelete => offset_delete::handle(&node, &incoming).await,
         ApiKey::DescribeCluster => describe_cluster::handle(&node, &incoming),
         ApiKey::DescribeProducers => describe_producers::handle(&node, &incoming),
-        ApiKey::DescribeTopicPartitions => {
-            describe_topic_partitions::handle(&node, &incoming)
-        }
+        ApiKey::DescribeTopicPartitions => describe_topic_partitions::handle(&node, &incoming),
     }
 }
 

@@ -95,8 +95,7 @@ fn asks<'a>(node: &Node, version: i16, request: &'a OffsetFetchRequest<'a>) -> V
 async fn fetch<'a>(node: &Node, ask: Ask<'a>, require_stable: bool) -> Answer<'a> {
     let Ask { group, topics, unknown } = ask;
     let nothing = || nothing_committed(topics.as_deref());
-    let fetch =
-        FetchOffsets { group: group.into(), topics: topics.clone(), require_stable };
+    let fetch = FetchOffsets { group: group.into(), topics: topics.clone(), require_stable };
     let (error, topics) = match node.ask_group(group, Request::FetchOffsets(fetch)).await {
         Ok(Reply::FetchOffsets(topics)) => (ErrorCode::None, topics),
         Ok(_) => (ErrorCode::UnknownServerError, Vec::new()),
@@ -189,11 +188,7 @@ fn answer_one(
     incoming.answer(&OffsetFetchResponse { topics: topics.collect(), ..Default::default() })
 }
 
-fn answer_each(
-    incoming: &Incoming,
-    request: &OffsetFetchRequest<'_>,
-    error: ErrorCode,
-) -> Handled {
+fn answer_each(incoming: &Incoming, request: &OffsetFetchRequest<'_>, error: ErrorCode) -> Handled {
     let topics = request.topics.iter().flatten().map(|topic| OffsetFetchResponseTopic {
         name: topic.name,
         partitions: topic

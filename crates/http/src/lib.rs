@@ -1,1 +1,42 @@
-//! .
+//! The HTTP API of a node: publish, read, commit offsets, look at topics; metrics and health.
+//!
+//! An edge: it knows JSON and HTTP, asks the node, and decides nothing about records. One file per
+//! operation; `routes.rs` lists them. The surprise: what is not served here is not an error page
+//! but JSON with a stable code (`api_error.rs`), down to requests that never became one.
+
+mod answer;
+mod api_error;
+mod app;
+mod body;
+mod captured;
+mod commit_offsets;
+mod committed_offsets;
+mod connection;
+mod create_topic;
+mod decode;
+mod delete_topic;
+mod encoding;
+mod find_offsets;
+mod front_page;
+mod health;
+mod limits;
+mod list_topics;
+mod listener;
+mod memory;
+mod message;
+mod metrics;
+mod openapi;
+mod partition_choice;
+mod process;
+mod publish_messages;
+mod publisher;
+mod read_messages;
+mod refusals;
+mod routes;
+mod show_topic;
+mod stall;
+mod time;
+
+pub use api_error::Code;
+pub use health::Readiness;
+pub use listener::HttpListener;

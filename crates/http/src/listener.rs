@@ -1,0 +1,116 @@
+//! Accepts HTTP connections, as many as the limit allows.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use towpath_server::Node;
+
+use crate::api_error::{ApiError, Code};
+use crate::app::App;
+use crate::connection;
+use crate::health::Readiness;
+use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
+use crate::routes::router;
+
+/// After a failed accept (no file descriptors left, usually) the next try waits.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A bound HTTP listener.
+#[derive(Debug)]
+pub struct HttpListener {
+    listener: TcpListener,
+}
+
+impl HttpListener {
+    /// Binds `address`; port 0 picks one.
+    ///
+    /// # Errors
+    /// As the system says, such as an address in use.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        Ok(HttpListener { listener: TcpListener::bind(address).await? })
+    }
+
+    /// The address that was bound.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves connections until `stop` changes; then lets what is under way end, for a few seconds
+    /// at most, and closes the rest.
+    pub async fn serve(
+        self,
+        node: Arc<Node>,
+        readiness: Readiness,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let app = App::new(node, readiness, stop.clone());
+        let router = router(app.clone());
+        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                _ = stop.changed() => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((socket, peer)) => {
+                        admit(&app, &router, &slots, &mut connections, socket, peer);
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept an http connection");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            }
+        }
+        drop(self.listener);
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
+            connections.shutdown().await;
+        }
+    }
+}
+
+fn admit(
+    app: &App,
+    router: &Router,
+    slots: &Arc<Semaphore>,
+    connections: &mut JoinSet<()>,
+    socket: TcpStream,
+    peer: SocketAddr,
+) {
+    let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
+        app.metrics.connections_refused.inc();
+        tracing::warn!(%peer, limit = CONNECTIONS_MAX, "http connection refused: too many are open");
+        // A courtesy: whether it arrives does not matter.
+        let _ = socket.try_write(&too_many());
+        return;
+    };
+    let (app, router) = (app.clone(), router.clone());
+    connections.spawn(async move {
+        app.metrics.connections.inc();
+        let stop = app.stop.clone();
+        connection::serve(app.clone(), router, socket, peer, stop).await;
+        app.metrics.connections.dec();
+        drop(slot);
+    });
+}
+
+fn too_many() -> Vec<u8> {
+    let message = format!("{CONNECTIONS_MAX} connections are open, which is the limit");
+    let body = ApiError::new(Code::Overloaded, message).to_json();
+    let length = body.len();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
+}

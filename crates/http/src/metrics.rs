@@ -1,0 +1,241 @@
+//! `GET /metrics`: what the node counts, what HTTP counts, and what can be read off at the moment,
+//! in OpenMetrics text, which Prometheus reads.
+//!
+//! The number of series is bounded: topics are summed over their partitions, and after the first
+//! few hundred topics only the totals go on counting.
+
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use towpath_coordinator::groups::{Reply, Request};
+use towpath_model::{PartitionIndex, TopicPartition};
+
+use crate::api_error::{ApiError, Code};
+use crate::app::App;
+use crate::limits::METRIC_TOPICS_MAX;
+use crate::process;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+/// What HTTP counts.
+#[derive(Debug)]
+pub(crate) struct HttpMetrics {
+    requests: Family<RequestLabels, Counter>,
+    pub(crate) connections: Gauge,
+    pub(crate) connections_refused: Counter,
+    /// From a publish's last byte to its acknowledgement.
+    pub(crate) publish_seconds: Histogram,
+}
+
+impl Default for HttpMetrics {
+    fn default() -> Self {
+        HttpMetrics {
+            requests: Family::default(),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            // 0.25 ms to 8 s.
+            publish_seconds: Histogram::new(exponential_buckets(0.00025, 2.0, 16)),
+        }
+    }
+}
+
+/// Methods beyond these are one label: strangers choose them.
+fn label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "DELETE" => "DELETE",
+        _ => "other",
+    }
+}
+
+impl HttpMetrics {
+    pub(crate) fn count(&self, method: &Method, route: &str, status: StatusCode) {
+        let labels = RequestLabels {
+            method: label(method),
+            route: route.to_owned(),
+            status: status.as_u16(),
+        };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let m = self;
+        registry.register("towpath_http_requests", "HTTP requests", m.requests.clone());
+        registry.register(
+            "towpath_http_connections",
+            "Open HTTP connections",
+            m.connections.clone(),
+        );
+        registry.register(
+            "towpath_http_connections_refused",
+            "HTTP connections refused or closed for breaking a rule or a bound",
+            m.connections_refused.clone(),
+        );
+        registry.register(
+            "towpath_http_publish_seconds",
+            "Time from a publish over HTTP to its acknowledgement",
+            m.publish_seconds.clone(),
+        );
+    }
+}
+
+/// `GET /metrics`.
+pub(crate) async fn handle(
+    State(app): State<App>,
+) -> Result<([(HeaderName, HeaderValue); 1], String), ApiError> {
+    let mut registry = Registry::default();
+    app.node.metrics().register(&mut registry);
+    app.metrics.register(&mut registry);
+    register_node(&app, &mut registry, groups(&app).await);
+    register_topics(&app, &mut registry);
+    let mut body = String::new();
+    text::encode(&mut body, &registry)
+        .map_err(|_| ApiError::new(Code::Internal, "the metrics cannot be written"))?;
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))], body))
+}
+
+/// How many groups there are.
+async fn groups(app: &App) -> usize {
+    let mut count = 0;
+    for place in app.node.driver().group_places() {
+        let list = Request::List { states: Vec::new(), types: Vec::new() };
+        if let Ok(Reply::List(groups)) = app.node.ask_groups_at(place, list).await {
+            count += groups.len();
+        }
+    }
+    count
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let gauge: Gauge = Gauge::default();
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    registry.register(name, help, gauge);
+}
+
+fn count(value: usize) -> u64 {
+    value as u64
+}
+
+fn register_node(app: &App, registry: &mut Registry, groups: usize) {
+    let driver = app.node.driver();
+    let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+    registry.register("towpath_build", "The running program", build);
+    let image = driver.image();
+    let (topics, partitions) = (image.topic_count(), image.partition_count());
+    drop(image);
+    gauge(registry, "towpath_topics", "Topics, the broker's own included", count(topics));
+    gauge(registry, "towpath_partitions", "Partitions of all topics", count(partitions));
+    gauge(registry, "towpath_groups", "Consumer groups", count(groups));
+    let ready = u64::from(app.readiness.is_ready() && !driver.is_failed());
+    gauge(registry, "towpath_ready", "1 when work is welcome", ready);
+    let failed = u64::from(driver.is_failed());
+    gauge(registry, "towpath_storage_failed", "1 when the data directory has failed", failed);
+    let unsynced = u64::from(driver.has_unsynced());
+    let help = "1 when records wait for the disk at this moment";
+    gauge(registry, "towpath_sync_pending", help, unsynced);
+    if let Ok(space) = driver.space() {
+        let help = "Bytes free in the file system of the data directory";
+        gauge(registry, "towpath_disk_free_bytes", help, space.free_bytes);
+        let help = "Bytes in all in the file system of the data directory";
+        gauge(registry, "towpath_disk_size_bytes", help, space.total_bytes);
+    }
+    let help = "Start of the process, in seconds since 1970";
+    gauge(registry, "process_start_time_seconds", help, app.started_at.as_secs());
+    if let Some(bytes) = process::resident_bytes() {
+        gauge(registry, "process_resident_memory_bytes", "Resident memory in bytes", bytes);
+    }
+    if let Some(open) = process::open_files() {
+        gauge(registry, "process_open_fds", "Open file descriptors", open);
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TopicLabel {
+    topic: String,
+}
+
+/// One topic, summed over its partitions.
+#[derive(Default)]
+struct TopicTotals {
+    partitions: u64,
+    log_start_offsets: i64,
+    high_watermarks: i64,
+    uncommitted_records: i64,
+    size_bytes: u64,
+}
+
+fn totals(app: &App, id: towpath_model::TopicId, partitions: usize) -> TopicTotals {
+    let driver = app.node.driver();
+    let mut totals = TopicTotals { partitions: count(partitions), ..TopicTotals::default() };
+    for partition in (0..partitions).filter_map(|index| i32::try_from(index).ok()) {
+        let id = TopicPartition { topic: id, partition: PartitionIndex(partition) };
+        let Ok(position) = driver.position(id, None) else { continue };
+        totals.log_start_offsets += position.log_start_offset.0;
+        totals.high_watermarks += position.high_watermark.0;
+        totals.uncommitted_records += position.log_end_offset - position.high_watermark;
+        totals.size_bytes += driver.size_bytes(id).unwrap_or_default();
+    }
+    totals
+}
+
+fn register_topics(app: &App, registry: &mut Registry) {
+    let image = app.node.driver().image();
+    let all = image.topic_count();
+    let shown: Vec<_> = image
+        .topics()
+        .take(METRIC_TOPICS_MAX)
+        .map(|topic| (topic.name.as_str().to_owned(), topic.id, topic.partitions.len()))
+        .collect();
+    drop(image);
+    let omitted = all.saturating_sub(shown.len());
+    let help = "Topics without series of their own here, because there are too many";
+    gauge(registry, "towpath_topics_omitted", help, count(omitted));
+
+    let family = Family::<TopicLabel, Gauge>::default;
+    let (partitions, starts, ends) = (family(), family(), family());
+    let (uncommitted, sizes) = (family(), family());
+    for (topic, id, partition_count) in shown {
+        let totals = totals(app, id, partition_count);
+        let label = TopicLabel { topic };
+        let set = |family: &Family<TopicLabel, Gauge>, value: i64| {
+            family.get_or_create(&label).set(value);
+        };
+        set(&partitions, i64::try_from(totals.partitions).unwrap_or(i64::MAX));
+        set(&starts, totals.log_start_offsets);
+        set(&ends, totals.high_watermarks);
+        set(&uncommitted, totals.uncommitted_records);
+        set(&sizes, i64::try_from(totals.size_bytes).unwrap_or(i64::MAX));
+    }
+    registry.register("towpath_topic_partitions", "Partitions of a topic", partitions);
+    registry.register(
+        "towpath_topic_log_start_offset",
+        "First offsets kept, summed over a topic's partitions",
+        starts,
+    );
+    registry.register(
+        "towpath_topic_high_watermark",
+        "First offsets not yet committed, summed over a topic's partitions",
+        ends,
+    );
+    registry.register(
+        "towpath_topic_uncommitted_records",
+        "Records that are written and not yet committed",
+        uncommitted,
+    );
+    registry.register("towpath_topic_size_bytes", "Bytes of a topic on disk", sizes);
+}

@@ -1,0 +1,263 @@
+//! `POST /topics/{topic}/messages`: publish one message or several, acknowledged when they are
+//! safe (`acks=all`, always).
+//!
+//! Messages without a producer are gathered into one batch per partition, in their order. Those
+//! with one go through `publisher.rs`, one after the other per producer.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use towpath_driver::Clock;
+use towpath_model::{PartitionIndex, Timestamp};
+use towpath_records::{BatchBuilder, BuilderRefusal, Compression};
+use towpath_replication::Acks;
+use towpath_server::{Appended, PublishError};
+
+use crate::api_error::{ApiError, Code};
+use crate::app::{App, TopicView};
+use crate::body::read_body;
+use crate::captured::Captured;
+use crate::limits::COMMIT_WAIT_MAX;
+use crate::message::{NewMessage, Publish, PublishedMessage};
+use crate::partition_choice::choose;
+use crate::publisher::{self, Sequenced};
+use crate::refusals;
+
+/// Producers of one request that publish at the same time.
+const PRODUCERS_AT_ONCE: usize = 64;
+
+/// What a record takes beyond its key, value and headers, at most, so that batches are split in
+/// time.
+const RECORD_OVERHEAD_BYTES: usize = 64;
+
+/// What became of one message of several.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry {
+    Published(PublishedMessage),
+    Failed { error: ApiError },
+}
+
+#[derive(Serialize)]
+struct ManyPublished {
+    results: Vec<Entry>,
+    /// The first failure, so that nobody overlooks it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ApiError>,
+}
+
+type Results = Vec<Option<Result<PublishedMessage, ApiError>>>;
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    Captured(topic): Captured<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let (bytes, share) = read_body(&app.memory, &headers, body).await?;
+    let publish = Publish::parse(&bytes)?;
+    drop(bytes);
+    let topic = app.topic_to_publish_to(&topic).await?;
+    let (messages, is_one) = match publish {
+        Publish::One(message) => (vec![message], true),
+        Publish::Many(messages) => (messages, false),
+    };
+    let started = std::time::Instant::now();
+    let results = publish_all(&app, &topic, messages).await?;
+    app.metrics.publish_seconds.observe(started.elapsed().as_secs_f64());
+    drop(share);
+    if is_one {
+        let result = results.into_iter().next().expect("one message has one result");
+        return Ok(Json(result?).into_response());
+    }
+    Ok(answer_many(results))
+}
+
+/// If one message failed, the whole request has the status of the first failure: a caller that
+/// looks at nothing else repeats it, and with producers that is exact.
+fn answer_many(results: Vec<Result<PublishedMessage, ApiError>>) -> Response {
+    let error = results.iter().find_map(|result| result.as_ref().err()).cloned();
+    let status = error.as_ref().map(|error| error.code.status());
+    let entry = |result| match result {
+        Ok(published) => Entry::Published(published),
+        Err(error) => Entry::Failed { error },
+    };
+    let results = results.into_iter().map(entry).collect();
+    let body = Json(ManyPublished { results, error });
+    match status {
+        Some(status) => (status, body).into_response(),
+        None => body.into_response(),
+    }
+}
+
+/// Publishes all messages; the results are in their order. Nothing is published when one of them
+/// names a partition that does not exist.
+async fn publish_all(
+    app: &App,
+    topic: &TopicView,
+    messages: Vec<NewMessage>,
+) -> Result<Vec<Result<PublishedMessage, ApiError>>, ApiError> {
+    let turn = app.turns.next();
+    let mut results: Results = messages.iter().map(|_| None).collect();
+    let mut plain: BTreeMap<PartitionIndex, Vec<(usize, NewMessage)>> = BTreeMap::new();
+    let mut sequenced: BTreeMap<String, Vec<Sequenced>> = BTreeMap::new();
+    for (index, message) in messages.into_iter().enumerate() {
+        let partition = choose(&message, topic.partitions, turn)
+            .ok_or_else(|| topic.no_partition(message.partition.unwrap_or_default()))?;
+        match message.producer.clone() {
+            None => plain.entry(partition).or_default().push((index, message)),
+            Some((producer, sequence)) => {
+                let one = Sequenced { index, sequence, partition, message };
+                sequenced.entry(producer).or_default().push(one);
+            }
+        }
+    }
+    publish_plain(app, topic, plain, &mut results).await;
+    publish_sequenced(app, topic, sequenced, &mut results).await;
+    let lost = || Err(ApiError::new(Code::Internal, "the message was not published"));
+    Ok(results.into_iter().map(|result| result.unwrap_or_else(lost)).collect())
+}
+
+async fn publish_sequenced(
+    app: &App,
+    topic: &TopicView,
+    sequenced: BTreeMap<String, Vec<Sequenced>>,
+    results: &mut Results,
+) {
+    let mut producers = sequenced.into_iter();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < PRODUCERS_AT_ONCE {
+            let Some((producer, messages)) = producers.next() else { break };
+            running.spawn(publisher::publish(app.clone(), topic.name.clone(), producer, messages));
+        }
+        match running.join_next().await {
+            None => return,
+            Some(Ok(published)) => {
+                published.into_iter().for_each(|(index, result)| results[index] = Some(result));
+            }
+            // A panic ends the process; nothing cancels these tasks but the stop of the runtime.
+            Some(Err(_)) => {}
+        }
+    }
+}
+
+/// Messages of one partition that became one batch.
+struct Batch {
+    members: Vec<(usize, Timestamp)>,
+    appended: Result<Appended, ApiError>,
+    /// Refused because of what one of its messages is.
+    is_invalid: bool,
+}
+
+async fn publish_plain(
+    app: &App,
+    topic: &TopicView,
+    plain: BTreeMap<PartitionIndex, Vec<(usize, NewMessage)>>,
+    results: &mut Results,
+) {
+    let mut batches = Vec::new();
+    for (partition, messages) in plain {
+        append_in_batches(app, topic, partition, &messages, &mut |batch| {
+            batches.push((partition, batch));
+        });
+    }
+    for (partition, batch) in batches {
+        let acknowledged = match batch.appended {
+            Ok(appended) => {
+                let acknowledged = app.node.acknowledged(appended, COMMIT_WAIT_MAX).await;
+                acknowledged.map_err(|error| refusals::of_publish(&error))
+            }
+            Err(error) => Err(error),
+        };
+        for (at, (index, timestamp)) in batch.members.iter().enumerate() {
+            results[*index] = Some(match &acknowledged {
+                Err(error) => Err(error.clone()),
+                Ok(acknowledged) => Ok(PublishedMessage {
+                    partition: partition.0,
+                    offset: acknowledged.base_offset.0
+                        + i64::try_from(at).expect("messages of a request are few"),
+                    timestamp: acknowledged.append_time.unwrap_or(*timestamp).0,
+                }),
+            });
+        }
+    }
+}
+
+/// Appends messages in order, in batches that the topic takes. A batch that is refused because of
+/// one message is tried again message by message, so that the others get through.
+fn append_in_batches(
+    app: &App,
+    topic: &TopicView,
+    partition: PartitionIndex,
+    messages: &[(usize, NewMessage)],
+    done: &mut dyn FnMut(Batch),
+) {
+    let batch_bytes_max = usize::try_from(topic.config.max_message_bytes).unwrap_or(usize::MAX);
+    let mut rest = messages;
+    while !rest.is_empty() {
+        let count = how_many_fit(rest, batch_bytes_max);
+        let (now, after) = rest.split_at(count);
+        rest = after;
+        let batch = append(app, topic, partition, now);
+        if batch.is_invalid && 1 < count {
+            now.chunks(1).for_each(|one| done(append(app, topic, partition, one)));
+        } else {
+            done(batch);
+        }
+    }
+}
+
+/// How many of the first messages fit one batch; at least one.
+fn how_many_fit(messages: &[(usize, NewMessage)], batch_bytes_max: usize) -> usize {
+    let mut bytes = towpath_records::HEADER_LEN;
+    let fits = |(_, message): &&(usize, NewMessage)| {
+        bytes += size(message);
+        bytes <= batch_bytes_max
+    };
+    messages.iter().take_while(fits).count().max(1)
+}
+
+fn size(message: &NewMessage) -> usize {
+    let len = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
+    let headers = message.headers.iter().map(|(name, value)| name.len() + len(value) + 10);
+    len(&message.key) + len(&message.value) + headers.sum::<usize>() + RECORD_OVERHEAD_BYTES
+}
+
+fn append(
+    app: &App,
+    topic: &TopicView,
+    partition: PartitionIndex,
+    messages: &[(usize, NewMessage)],
+) -> Batch {
+    let now = app.node.driver().clock().now().wall;
+    let time_of = |message: &NewMessage| message.timestamp.unwrap_or(now);
+    let members: Vec<_> = messages.iter().map(|(index, m)| (*index, time_of(m))).collect();
+    let mut builder = BatchBuilder::new(Compression::None, members[0].1);
+    let mut fit = messages.iter().zip(&members);
+    let added = fit.try_for_each(|((_, message), (_, time))| add(&mut builder, message, *time));
+    if let Err(refusal) = added {
+        let error = ApiError::new(Code::InvalidMessage, refusal.to_string());
+        return Batch { members, appended: Err(error), is_invalid: true };
+    }
+    let id = topic.partition(partition);
+    let appended = app.node.append(id, &topic.config, &mut builder.build(), Acks::All);
+    let is_invalid = matches!(appended, Err(PublishError::Invalid(_)));
+    Batch { members, appended: appended.map_err(|e| refusals::of_publish(&e)), is_invalid }
+}
+
+/// Adds a message to a batch.
+pub(crate) fn add(
+    builder: &mut BatchBuilder,
+    message: &NewMessage,
+    timestamp: Timestamp,
+) -> Result<(), BuilderRefusal> {
+    let headers = message.headers.iter().map(|(name, value)| (name.as_slice(), value.as_deref()));
+    builder.append(timestamp, message.key.as_deref(), message.value.as_deref(), headers)
+}

@@ -1,0 +1,126 @@
+//! One table per source of refusals: what they are called in this API, and what to do about them.
+
+use towpath_coordinator::groups;
+use towpath_driver::{FetchRefusal, NotCoordinator, ProduceFailure};
+use towpath_metadata::{Refusal, RefusalKind};
+use towpath_records::InvalidBatchClass;
+use towpath_replication::ProduceRefusal;
+use towpath_server::{PublishError, Unavailable};
+
+use crate::api_error::{ApiError, Code, OffsetRange};
+
+/// Of a state that could not be asked or did not answer.
+pub(crate) fn of_unavailable(unavailable: Unavailable) -> ApiError {
+    let code = match unavailable {
+        Unavailable::NotCoordinator(NotCoordinator::NoTopic | NotCoordinator::NotLeader)
+        | Unavailable::Resigned => Code::Unavailable,
+        Unavailable::Storage => Code::StorageFailed,
+        Unavailable::Stopping => Code::Stopping,
+    };
+    ApiError::new(code, unavailable.to_string()).with_help("try again")
+}
+
+/// Of the metadata.
+pub(crate) fn of_metadata(refusal: &Refusal) -> ApiError {
+    let is_internal = matches!(
+        refusal,
+        Refusal::InternalTopicCreation(_)
+            | Refusal::InternalTopicDeletion(_)
+            | Refusal::InternalTopicGrowth(_)
+    );
+    let code = match refusal.kind() {
+        _ if is_internal => Code::TopicInternal,
+        RefusalKind::UnknownTopic | RefusalKind::UnknownTopicId => Code::TopicNotFound,
+        RefusalKind::InvalidTopic => Code::InvalidTopicName,
+        RefusalKind::TopicExists => Code::TopicExists,
+        RefusalKind::InvalidPartitions
+        | RefusalKind::InvalidReplicationFactor
+        | RefusalKind::InvalidReplicaAssignment
+        | RefusalKind::InvalidConfig => Code::InvalidConfig,
+        RefusalKind::PolicyViolation => Code::LimitReached,
+        RefusalKind::TopicDeletionDisabled => Code::TopicDeletionDisabled,
+        RefusalKind::InvalidRequest | RefusalKind::UnsupportedVersion => Code::InvalidRequest,
+    };
+    ApiError::new(code, refusal.to_string())
+}
+
+/// Of a batch on its way into the log.
+pub(crate) fn of_publish(error: &PublishError) -> ApiError {
+    let text = error.to_string();
+    match error {
+        PublishError::Invalid(invalid) => match invalid.class() {
+            InvalidBatchClass::TooLarge => ApiError::new(Code::MessageTooLarge, text)
+                .with_help("raise max.message.bytes of the topic, or send less in one message"),
+            _ => ApiError::new(Code::InvalidMessage, text),
+        },
+        PublishError::LargerThanSegment { .. } => ApiError::new(Code::MessageTooLarge, text),
+        PublishError::Recompress(_) => ApiError::new(Code::InvalidMessage, text),
+        PublishError::NotAppended(ProduceFailure::NotLeader) | PublishError::Resigned => {
+            ApiError::new(Code::Unavailable, text).with_help("try again")
+        }
+        PublishError::NotAppended(ProduceFailure::Storage(_)) | PublishError::StorageFailed => {
+            ApiError::new(Code::StorageFailed, text)
+        }
+        PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce(refusal),
+        PublishError::TimedOut(_) => ApiError::new(Code::NotCommittedInTime, text).with_help(
+            "it may have been published or not; with producer_id and sequence a repeat is safe",
+        ),
+        PublishError::Stopping => ApiError::new(Code::Stopping, text),
+    }
+}
+
+fn of_produce(refusal: &ProduceRefusal) -> ApiError {
+    match refusal {
+        ProduceRefusal::NotEnoughReplicas { .. } => {
+            ApiError::new(Code::NotEnoughReplicas, refusal.to_string()).with_help("try again")
+        }
+        // The sequences are ours: a caller never sees or sends them.
+        _ => ApiError::new(Code::Internal, refusal.to_string()),
+    }
+}
+
+/// Of a read.
+pub(crate) fn of_fetch(refusal: &FetchRefusal) -> ApiError {
+    match refusal {
+        FetchRefusal::NotLeader | FetchRefusal::Epoch(_) => {
+            ApiError::new(Code::Unavailable, refusal.to_string()).with_help("try again")
+        }
+        FetchRefusal::OutOfRange { position } => {
+            let (first, end) = (position.log_start_offset.0, position.high_watermark.0);
+            let message = format!("the partition has the offsets from {first} up to {end}");
+            let mut error = ApiError::new(Code::OffsetOutOfRange, message).with_help(format!(
+                "read from offset={first} (earliest) or offset={end} (latest); what lies before \
+                 was deleted by retention or by an operator"
+            ));
+            error.range = Some(OffsetRange { log_start_offset: first, high_watermark: end });
+            error
+        }
+        FetchRefusal::Corrupt(_) => ApiError::new(Code::RecordsDamaged, refusal.to_string()),
+        FetchRefusal::Storage(_) => ApiError::new(Code::StorageFailed, refusal.to_string()),
+    }
+}
+
+/// Of a group's coordinator, to somebody who is not a member.
+pub(crate) fn of_group(refusal: groups::Refusal) -> ApiError {
+    use groups::Refusal;
+    let code = match refusal {
+        Refusal::InvalidGroupId | Refusal::InvalidRequest | Refusal::OffsetMetadataTooLarge => {
+            Code::InvalidGroup
+        }
+        Refusal::UnknownMemberId
+        | Refusal::IllegalGeneration
+        | Refusal::FencedInstanceId
+        | Refusal::RebalanceInProgress
+        | Refusal::NonEmptyGroup
+        | Refusal::GroupSubscribedToTopic => Code::GroupActive,
+        Refusal::GroupMaxSizeReached | Refusal::TooManyGroups => Code::LimitReached,
+        _ => Code::Internal,
+    };
+    if code == Code::GroupActive {
+        let message = "the group has members, and only they may commit";
+        return ApiError::new(code, message).with_help(
+            "commit through the members' own Kafka client, stop them first, or use another group",
+        );
+    }
+    ApiError::new(code, refusal.to_string())
+}

@@ -1,0 +1,154 @@
+//! Which path does what. The list is the API: a test compares it with `openapi.json`.
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, delete, get, post};
+
+use crate::api_error::{ApiError, Code};
+use crate::app::App;
+use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX};
+use crate::{
+    commit_offsets, committed_offsets, create_topic, delete_topic, find_offsets, front_page,
+    health, list_topics, metrics, openapi, publish_messages, read_messages, show_topic,
+};
+
+/// One operation.
+pub(crate) struct Route {
+    /// As `openapi.json` writes it, in small letters.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the router knows it from the action"))]
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    action: MethodRouter<App>,
+}
+
+fn route(method: &'static str, path: &'static str, action: MethodRouter<App>) -> Route {
+    Route { method, path, action }
+}
+
+/// Every operation.
+pub(crate) fn routes() -> Vec<Route> {
+    const MESSAGES: &str = "/topics/{topic}/messages";
+    const READ: &str = "/topics/{topic}/partitions/{partition}/messages";
+    const GROUP_OFFSETS: &str = "/groups/{group}/offsets";
+    vec![
+        route("get", "/", get(front_page::handle)),
+        route("get", "/topics", get(list_topics::handle)),
+        route("post", "/topics", post(create_topic::handle)),
+        route("get", "/topics/{topic}", get(show_topic::handle)),
+        route("delete", "/topics/{topic}", delete(delete_topic::handle)),
+        route("post", MESSAGES, post(publish_messages::handle)),
+        route("get", READ, get(read_messages::handle)),
+        route("get", "/topics/{topic}/offsets", get(find_offsets::handle)),
+        route("get", GROUP_OFFSETS, get(committed_offsets::handle)),
+        route("post", GROUP_OFFSETS, post(commit_offsets::handle)),
+        route("get", "/openapi.json", get(openapi::handle)),
+        route("get", "/metrics", get(metrics::handle)),
+        route("get", "/livez", get(health::live)),
+        route("get", "/readyz", get(health::ready)),
+        route("get", "/healthz", get(health::ready)),
+    ]
+}
+
+/// The whole service.
+pub(crate) fn router(app: App) -> Router {
+    let mut router = Router::new();
+    for route in routes() {
+        router = router.route(route.path, route.action);
+    }
+    router
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(app.clone(), admit))
+        .with_state(app)
+}
+
+/// Checks what holds for every request, and counts it.
+async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let method = request.method().clone();
+    let refused =
+        check_headers(request.headers()).and_then(|()| check_origin(&method, request.headers()));
+    let response = match refused {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    // Anything else is not counted by name, or strangers could make up series without end.
+    let route = matched.as_ref().map_or("none", MatchedPath::as_str);
+    app.metrics.count(&method, route, response.status());
+    response
+}
+
+fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if bytes <= HEADER_BYTES_MAX && headers.len() <= HEADERS_MAX {
+        return Ok(());
+    }
+    let message = format!("{} headers with {bytes} bytes", headers.len());
+    Err(ApiError::new(Code::HeadersTooLarge, message)
+        .with_help(format!("at most {HEADERS_MAX} headers with {HEADER_BYTES_MAX} bytes")))
+}
+
+/// A web page that somebody merely visits can send requests to this machine from inside their
+/// browser. Browsers say so by `Origin`; programs do not send it.
+fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(origin) = headers.get("origin") else { return Ok(()) };
+    if method.is_safe() {
+        return Ok(());
+    }
+    let origin = origin.to_str().unwrap_or_default();
+    let host = headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let is_own = origin.split_once("://").is_some_and(|(_, origin)| origin == host);
+    if is_own && !host.is_empty() {
+        return Ok(());
+    }
+    let message = format!("a page of {origin:?} may not change anything here");
+    Err(ApiError::new(Code::OriginNotAllowed, message)
+        .with_help("send the request from a server, or from a page of this address"))
+}
+
+async fn not_found(uri: Uri) -> ApiError {
+    ApiError::new(Code::NotFound, format!("there is nothing at {}", uri.path()))
+        .with_help("GET / says what lives where, /openapi.json says it in full")
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
+    ApiError::new(Code::MethodNotAllowed, format!("{method} is not possible on {}", uri.path()))
+        .with_help("the Allow header names the methods that are")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn pages_of_other_origins_may_look_but_not_change() {
+        let foreign = headers(&[("origin", "http://evil.example"), ("host", "localhost:8080")]);
+        let own = headers(&[("origin", "http://localhost:8080"), ("host", "localhost:8080")]);
+        let sandboxed = headers(&[("origin", "null"), ("host", "localhost:8080")]);
+        assert!(check_origin(&Method::GET, &foreign).is_ok());
+        assert_eq!(check_origin(&Method::POST, &foreign).unwrap_err().code, Code::OriginNotAllowed);
+        assert!(check_origin(&Method::POST, &sandboxed).is_err());
+        assert!(check_origin(&Method::POST, &own).is_ok());
+        assert!(check_origin(&Method::POST, &HeaderMap::new()).is_ok());
+    }
+
+    #[test]
+    fn many_or_large_headers_are_refused() {
+        let mut many = HeaderMap::new();
+        for index in 0..=HEADERS_MAX {
+            let name = axum::http::HeaderName::try_from(format!("x-{index}")).unwrap();
+            many.insert(name, "1".parse().unwrap());
+        }
+        assert_eq!(check_headers(&many).unwrap_err().code, Code::HeadersTooLarge);
+        let mut large = HeaderMap::new();
+        large.insert("x", "a".repeat(HEADER_BYTES_MAX).parse().unwrap());
+        assert!(check_headers(&large).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! `GET /topics/{topic}`: what a topic promises, and what is in it.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Serialize;
+use towpath_model::properties::{Durability, TopicConfig};
+use towpath_model::{PartitionIndex, TopicId, TopicPartition};
+
+use crate::api_error::ApiError;
+use crate::app::{App, refuse_query};
+use crate::captured::Captured;
+
+#[derive(Serialize)]
+pub(crate) struct ShownTopic {
+    name: String,
+    /// The promise of an acknowledged message, in words.
+    durability: &'static str,
+    retention_ms: Option<i64>,
+    retention_bytes: Option<u64>,
+    max_message_bytes: u64,
+    partitions: Vec<ShownPartition>,
+    /// What was configured for this topic; everything else has its default.
+    configs: BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct ShownPartition {
+    partition: i32,
+    log_start_offset: i64,
+    high_watermark: i64,
+    size_bytes: u64,
+}
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    Captured(name): Captured<String>,
+    uri: Uri,
+) -> Result<Json<ShownTopic>, ApiError> {
+    refuse_query(&uri)?;
+    show(&app, &name).map(Json)
+}
+
+/// The topic as it is now.
+pub(crate) fn show(app: &App, name: &str) -> Result<ShownTopic, ApiError> {
+    let topic = app.topic(name)?;
+    let image = app.node.driver().image();
+    let overrides = image.topic(name).map(|topic| topic.overrides.clone()).unwrap_or_default();
+    drop(image);
+    let indexes = (0..topic.partitions.get()).filter_map(|p| i32::try_from(p).ok());
+    let partitions = indexes.filter_map(|index| partition(app, topic.id, index)).collect();
+    let TopicConfig { retention_ms, retention_bytes, max_message_bytes, .. } = topic.config;
+    Ok(ShownTopic {
+        name: topic.name.as_str().to_owned(),
+        durability: promise(topic.config.durability),
+        retention_ms,
+        retention_bytes,
+        max_message_bytes: max_message_bytes.into(),
+        partitions,
+        configs: overrides.into_iter().collect(),
+    })
+}
+
+fn promise(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Synced => "an acknowledged message is on disk",
+        Durability::Relaxed => {
+            "an acknowledged message is in memory and reaches the disk a little later: \
+             a power cut loses the newest ones"
+        }
+    }
+}
+
+fn partition(app: &App, topic: TopicId, index: i32) -> Option<ShownPartition> {
+    let id = TopicPartition { topic, partition: PartitionIndex(index) };
+    let position = app.node.driver().position(id, None).ok()?;
+    Some(ShownPartition {
+        partition: index,
+        log_start_offset: position.log_start_offset.0,
+        high_watermark: position.high_watermark.0,
+        size_bytes: app.node.driver().size_bytes(id).unwrap_or_default(),
+    })
+}

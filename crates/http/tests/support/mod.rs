@@ -1,0 +1,150 @@
+//! A broker in this process with its HTTP listener on a real socket, and a client of few words.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use towpath_http::{HttpListener, Readiness};
+use towpath_model::BrokerId;
+use towpath_server::{Limits, Node, NodeSettings, random_uuid};
+
+/// A running broker.
+pub struct Broker {
+    pub node: Arc<Node>,
+    pub address: SocketAddr,
+    pub readiness: Readiness,
+    stop: watch::Sender<bool>,
+    listener: JoinHandle<()>,
+    data: TempDir,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
+    }
+
+    /// The JSON of an answer that is no error.
+    pub fn ok(self) -> Value {
+        assert!(self.status < 300, "{} {}", self.status, self.body);
+        self.json()
+    }
+
+    /// Checks that this is an error of this status and code.
+    pub fn refused(self, status: u16, code: &str) -> Value {
+        let json = self.json();
+        assert_eq!((self.status, json["error"]["code"].as_str()), (status, Some(code)), "{json}");
+        json
+    }
+}
+
+fn settings(data: &Path, creates_topics: bool, properties: &[(&str, &str)]) -> NodeSettings {
+    let statics = properties.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    NodeSettings {
+        data: data.to_owned(),
+        driver: towpath_driver::Settings {
+            broker_id: BrokerId(1),
+            statics: statics.collect(),
+            incarnation: random_uuid(),
+            addresses: Vec::new(),
+        },
+        advertised: None,
+        limits: Limits::default(),
+        http_creates_topics: creates_topics,
+    }
+}
+
+impl Broker {
+    /// A fresh broker whose publishing creates topics, as in `towpath dev`.
+    pub async fn start() -> Broker {
+        Broker::start_with(true, &[("num.partitions", "3")]).await
+    }
+
+    pub async fn start_with(creates_topics: bool, properties: &[(&str, &str)]) -> Broker {
+        let data = TempDir::new().unwrap();
+        let settings = settings(data.path(), creates_topics, properties);
+        Broker::open(data, settings).await
+    }
+
+    async fn open(data: TempDir, settings: NodeSettings) -> Broker {
+        let node = tokio::task::spawn_blocking(|| Node::start(settings).unwrap()).await.unwrap();
+        let listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let readiness = Readiness::default();
+        readiness.set_ready();
+        let serve = listener.serve(Arc::clone(&node), readiness.clone(), stopped);
+        Broker { node, address, readiness, stop, listener: tokio::spawn(serve), data }
+    }
+
+    /// Stops the broker and starts it again on the same data.
+    pub async fn restart(self) -> Broker {
+        let Broker { node, stop, listener, data, .. } = self;
+        stop.send_replace(true);
+        listener.await.unwrap();
+        tokio::task::spawn_blocking(move || node.stop()).await.unwrap();
+        let settings = settings(data.path(), true, &[("num.partitions", "3")]);
+        Broker::open(data, settings).await
+    }
+
+    /// Stops and waits for the end of the listener.
+    pub async fn stop(self) -> PathBuf {
+        self.stop.send_replace(true);
+        self.listener.await.unwrap();
+        let node = self.node;
+        tokio::task::spawn_blocking(move || node.stop()).await.unwrap();
+        self.data.path().to_owned()
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, "").await
+    }
+
+    pub async fn post(&self, path: &str, body: &str) -> Answer {
+        self.request("POST", path, body).await
+    }
+
+    pub async fn request(&self, method: &str, path: &str, body: &str) -> Answer {
+        let length = body.len();
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        self.raw(text.as_bytes()).await
+    }
+
+    /// Sends bytes and reads to the end.
+    pub async fn raw(&self, bytes: &[u8]) -> Answer {
+        let text = self.exchange(bytes).await;
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    /// Sends bytes and reads whatever comes until the broker closes.
+    pub async fn exchange(&self, bytes: &[u8]) -> String {
+        let talk = async {
+            let mut socket = TcpStream::connect(self.address).await.unwrap();
+            // The broker may answer and close before all has been sent.
+            let _ = socket.write_all(bytes).await;
+            let mut answer = Vec::new();
+            let _ = socket.read_to_end(&mut answer).await;
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        tokio::time::timeout(Duration::from_secs(30), talk).await.expect("an answer in time")
+    }
+}

@@ -222,7 +222,6 @@ impl Cluster {
 
     /// Asks for the brokers and every topic there is.
     pub async fn refresh_all(&self) -> Result<Arc<Image>> {
-        self.state().image = Arc::new(Image { topics: BTreeMap::new(), ..(*self.image()).clone() });
         self.fetch_metadata(None, false).await?;
         Ok(self.image())
     }
@@ -248,7 +247,7 @@ impl Cluster {
             return Err(Error::refused("asking for metadata", code, None));
         }
         let mut state = self.state();
-        let (image, errors) = state.image.after(&response, Instant::now());
+        let (image, errors) = state.image.after(&response, topics.is_none(), Instant::now());
         state.image = Arc::new(image);
         state.refreshes += 1;
         Ok(errors)

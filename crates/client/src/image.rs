@@ -82,18 +82,19 @@ pub struct Image {
 }
 
 impl Image {
-    /// The image after `response`: brokers are replaced, the topics it names too, others stay.
-    /// Also returns the topics that have an error instead of partitions.
+    /// The image after `response`: brokers are replaced, the topics it names too; others stay, unless
+    /// it lists all there are. Also returns the topics that have an error instead of partitions.
     pub(crate) fn after(
         &self,
         response: &MetadataResponse<'_>,
+        lists_all: bool,
         now: Instant,
     ) -> (Image, BTreeMap<Arc<str>, ErrorCode>) {
         let mut image = Image {
             cluster_id: response.cluster_id.map(str::to_owned).or_else(|| self.cluster_id.clone()),
             controller: (response.controller_id >= 0).then_some(BrokerId(response.controller_id)),
             brokers: response.brokers.iter().filter_map(broker).collect(),
-            topics: self.topics.clone(),
+            topics: if lists_all { BTreeMap::new() } else { self.topics.clone() },
         };
         let mut errors = BTreeMap::new();
         for topic in &response.topics {
@@ -212,19 +213,27 @@ mod tests {
     #[test]
     fn an_older_leader_epoch_does_not_replace_a_newer_one() {
         let now = Instant::now();
-        let (image, _) = Image::default().after(&response(1, 5), now);
-        let (image, _) = image.after(&response(2, 4), now);
+        let (image, _) = Image::default().after(&response(1, 5), false, now);
+        let (image, _) = image.after(&response(2, 4), false, now);
         assert_eq!(image.topics["t"].partitions[0].leader, Some(BrokerId(1)));
-        let (image, _) = image.after(&response(2, 6), now);
+        let (image, _) = image.after(&response(2, 6), false, now);
         assert_eq!(image.topics["t"].partitions[0].leader, Some(BrokerId(2)));
     }
 
     #[test]
+    fn a_complete_listing_forgets_topics_that_are_gone() {
+        let (image, _) = Image::default().after(&response(1, 5), false, Instant::now());
+        let nothing = MetadataResponse::default();
+        assert_eq!(image.after(&nothing, false, Instant::now()).0.topics.len(), 1);
+        assert_eq!(image.after(&nothing, true, Instant::now()).0.topics.len(), 0);
+    }
+
+    #[test]
     fn a_topic_with_an_error_leaves_the_image() {
-        let (image, _) = Image::default().after(&response(1, 5), Instant::now());
+        let (image, _) = Image::default().after(&response(1, 5), false, Instant::now());
         let mut gone = response(1, 5);
         gone.topics[0].error_code = ErrorCode::UnknownTopicOrPartition.code();
-        let (image, errors) = image.after(&gone, Instant::now());
+        let (image, errors) = image.after(&gone, false, Instant::now());
         assert!(image.topics.is_empty());
         assert_eq!(errors["t"], ErrorCode::UnknownTopicOrPartition);
     }

@@ -6,8 +6,8 @@ mod fake;
 use std::time::Duration;
 
 use towpath_client::{
-    Backoff, ClientConfig, Cluster, Compression, Error, ErrorCode, OnFull, OutgoingRecord, Producer,
-    ProducerConfig,
+    Backoff, ClientConfig, Cluster, Compression, Error, ErrorCode, OnFull, OutgoingRecord,
+    Producer, ProducerConfig,
 };
 
 use crate::fake::{FakeBroker, Fault, State};

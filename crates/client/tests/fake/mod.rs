@@ -146,7 +146,8 @@ fn encode_as<'a, M: Message<'a>>(header: &RequestHeader<'_>, version: i16, messa
 fn api_versions(header: &RequestHeader<'_>, state: &mut State) -> Vec<u8> {
     state.versions_asked.push(header.request_api_version);
     let highest = state.api_versions_max.unwrap_or(5);
-    let entry = |api_key, min_version, max_version| ApiVersion { api_key, min_version, max_version };
+    let entry =
+        |api_key, min_version, max_version| ApiVersion { api_key, min_version, max_version };
     let mut response = ApiVersionsResponse {
         api_keys: vec![entry(0, 3, 13), entry(3, 0, 13), entry(18, 0, highest), entry(22, 0, 5)],
         ..Default::default()
@@ -189,7 +190,11 @@ fn metadata(header: &RequestHeader<'_>, body: &mut Decoder<'_>, port: u16) -> Ve
     encode(header, &response)
 }
 
-fn produce(header: &RequestHeader<'_>, body: &mut Decoder<'_>, state: &mut State) -> Option<Vec<u8>> {
+fn produce(
+    header: &RequestHeader<'_>,
+    body: &mut Decoder<'_>,
+    state: &mut State,
+) -> Option<Vec<u8>> {
     let version = header.request_api_version;
     let request = ProduceRequest::decode(version, body).expect("our client sends good requests");
     let batch = request.topic_data[0].partition_data[0].records?.bytes()?;
@@ -248,10 +253,8 @@ fn append(batch: &[u8], state: &mut State) -> Result<i64, ErrorCode> {
             Some(_) if first != 0 => return Err(ErrorCode::OutOfOrderSequenceNumber),
             _ => {}
         }
-        let producer = state.producers.entry(id.0).or_insert(Producer {
-            epoch,
-            batches: VecDeque::new(),
-        });
+        let producer =
+            state.producers.entry(id.0).or_insert(Producer { epoch, batches: VecDeque::new() });
         if producer.epoch != epoch {
             *producer = Producer { epoch, batches: VecDeque::new() };
         }
@@ -261,8 +264,7 @@ fn append(batch: &[u8], state: &mut State) -> Result<i64, ErrorCode> {
         }
     }
     let mut scratch = Scratch::new();
-    let records =
-        records(&batch, 1 << 20, &mut scratch).map_err(|_| ErrorCode::CorruptMessage)?;
+    let records = records(&batch, 1 << 20, &mut scratch).map_err(|_| ErrorCode::CorruptMessage)?;
     for record in records {
         let record = record.map_err(|_| ErrorCode::CorruptMessage)?;
         state.values.push(record.value.unwrap_or_default().to_vec());

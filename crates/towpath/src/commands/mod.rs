@@ -57,12 +57,14 @@ fn end_badly(global: &Global, failure: &Failure) -> ExitCode {
 /// One thread is enough for a tool, and starts in no time.
 fn block_on(global: &Global, command: Command) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Whoever follows a topic ends it this way.
+    let is_interruption_the_end = matches!(command, Command::Tail(_));
     runtime.block_on(async {
         tokio::select! {
             outcome = run_tool(global, command) => outcome,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
-                Err(Failure::new("interrupted"))
+                if is_interruption_the_end { Ok(Exit::Ok) } else { Err(Failure::new("interrupted")) }
             }
         }
     })

@@ -62,7 +62,7 @@ pub(crate) async fn run(session: &Session, args: ReadArgs) -> Outcome {
             return Err(error.into());
         }
     }
-    let mut printer = Printer::new(session, args.format.clone(), args.count, false)?;
+    let mut printer = Printer::new(session, args.format.clone(), args.count)?;
     match &args.group {
         Some(group) => read_as_group(session, group, &partitions, &mut printer).await?,
         None => read_range(session, &args, &partitions, &mut printer).await?,
@@ -130,7 +130,9 @@ async fn read_as_group(
             printed.insert(place, Committed::at(record.offset.next()));
         }
     }
-    member.commit_offsets(printed).await?;
+    if !session.global.dry_run {
+        member.commit_offsets(printed).await?;
+    }
     member.close().await?;
     Ok(())
 }
@@ -162,11 +164,11 @@ enum Style {
 }
 
 impl Printer {
+    /// For a range.
     pub(crate) fn new(
         session: &Session,
         format: Option<RecordFormat>,
         count: Option<u64>,
-        with_topics: bool,
     ) -> Outcome<Printer> {
         let style = match (format, session.global.output) {
             (Some(_), Some(Format::Json | Format::Jsonl)) => {
@@ -177,10 +179,27 @@ impl Printer {
             (None, Some(Format::Jsonl)) => Style::Lines,
             (None, Some(Format::Tsv)) => Style::Text(known_format(r"%t\t%p\t%o\t%T\t%k\t%v\n")?),
             (None, Some(Format::Table)) => Style::Text(known_format(r"%t-%p @ %o  %T  %k  %v\n")?),
-            (None, None) if with_topics => Style::Text(known_format(r"%t\t%v\n")?),
             (None, None) => Style::Text(known_format(r"%v\n")?),
         };
         Ok(Printer { style, left: count, is_read: true, has_begun: false })
+    }
+
+    /// For something without an end: one object around everything would never be closed, and several
+    /// topics must be told apart.
+    pub(crate) fn for_tail(
+        session: &Session,
+        format: Option<RecordFormat>,
+        count: Option<u64>,
+        topic_count: usize,
+    ) -> Outcome<Printer> {
+        let is_plain = format.is_none() && session.global.output.is_none();
+        let mut printer = Printer::new(session, format, count)?;
+        if matches!(printer.style, Style::Whole) {
+            printer.style = Style::Lines;
+        } else if is_plain && 1 < topic_count {
+            printer.style = Style::Text(known_format(r"%t\t%v\n")?);
+        }
+        Ok(printer)
     }
 
     pub(crate) fn wants_more(&self) -> bool {

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use towpath_client::{
@@ -102,40 +103,84 @@ const TOLD_ONE_BY_ONE: u64 = 10;
 const LINE_BYTES_MAX: usize = 64 << 20;
 
 pub(crate) async fn run(session: &Session, args: SendArgs) -> Outcome {
-    let producer = Producer::new(session.cluster.clone(), producer_config(session, &args))?;
-    let mut tally = Tally::new(&args.topic);
-    let mut sending = FuturesOrdered::new();
+    let mut outbox = Outbox::open(session, &args)?;
     if args.tombstone {
-        let record = OutgoingRecord { value: None, ..template(&args) };
-        sending.push_back(buffer(session, &producer, record).await?);
+        outbox.put(OutgoingRecord { value: None, ..template(&args) }).await?;
     } else if args.values.is_empty() {
-        if io::stdin().is_terminal() {
-            session.say("one record per line; end with Ctrl-D");
-        }
-        let mut lines = BufReader::with_capacity(1 << 16, tokio::io::stdin());
-        let mut number = 0_u64;
-        while let Some(line) = next_line(&mut lines).await? {
-            number += 1;
-            let record = parse_line(&args, &line)
-                .map_err(|why| Failure::new(format!("line {number}: {why}")))?;
-            sending.push_back(buffer(session, &producer, record).await?);
-            // Settled ones are counted as they go, so that only the buffer bounds what is held.
-            while let Some(Some(told)) = futures_util::FutureExt::now_or_never(sending.next()) {
-                tally.add(told)?;
-            }
-        }
+        send_lines(&mut outbox, &args).await?;
     } else {
         for value in &args.values {
             let record = OutgoingRecord { value: Some(value.clone().into()), ..template(&args) };
-            sending.push_back(buffer(session, &producer, record).await?);
+            outbox.put(record).await?;
         }
     }
-    producer.flush().await.or_else(|error| if sending.is_empty() { Err(error) } else { Ok(()) })?;
-    while let Some(told) = sending.next().await {
-        tally.add(told)?;
+    outbox.close().await
+}
+
+async fn send_lines(outbox: &mut Outbox<'_>, args: &SendArgs) -> Outcome<()> {
+    if io::stdin().is_terminal() {
+        outbox.session.say("one record per line; end with Ctrl-D");
     }
-    producer.close(session.global.timeout).await?;
-    tally.print(session)
+    let mut lines = BufReader::with_capacity(1 << 16, tokio::io::stdin());
+    let mut number = 0_u64;
+    while let Some(line) = next_line(&mut lines).await? {
+        number += 1;
+        let record =
+            parse_line(args, &line).map_err(|why| Failure::new(format!("line {number}: {why}")))?;
+        outbox.put(record).await?;
+    }
+    Ok(())
+}
+
+/// Records on their way, and what became of those before.
+struct Outbox<'s> {
+    session: &'s Session,
+    /// `None` in a dry run: records are read and counted only.
+    producer: Option<Producer>,
+    sending: FuturesOrdered<DeliveryFuture>,
+    tally: Tally,
+    skipped: i64,
+}
+
+impl<'s> Outbox<'s> {
+    fn open(session: &'s Session, args: &SendArgs) -> Outcome<Outbox<'s>> {
+        let producer = if session.global.dry_run {
+            None
+        } else {
+            Some(Producer::new(session.cluster.clone(), producer_config(session, args))?)
+        };
+        let (sending, tally) = (FuturesOrdered::new(), Tally::new(&args.topic));
+        Ok(Outbox { session, producer, sending, tally, skipped: 0 })
+    }
+
+    async fn put(&mut self, record: OutgoingRecord) -> Outcome<()> {
+        let Some(producer) = &self.producer else {
+            self.skipped += 1;
+            return Ok(());
+        };
+        let delivery = buffer(self.session, producer, record).await?;
+        self.sending.push_back(delivery);
+        // Settled ones are counted as they go, so that only the buffer bounds what is held.
+        while let Some(Some(told)) = self.sending.next().now_or_never() {
+            self.tally.add(told)?;
+        }
+        Ok(())
+    }
+
+    async fn close(mut self) -> Outcome {
+        let Some(producer) = self.producer.take() else {
+            let records = plural(self.skipped, "record");
+            self.session.say(format!("would send {records} to {}", self.tally.topic));
+            return Ok(Exit::Ok);
+        };
+        // Each record tells its own failure below.
+        let _ = producer.flush().await;
+        while let Some(told) = self.sending.next().await {
+            self.tally.add(told)?;
+        }
+        producer.close(self.session.global.timeout).await?;
+        self.tally.print(self.session)
+    }
 }
 
 async fn buffer(
@@ -250,7 +295,7 @@ impl Tally {
             match self.count {
                 0 => failure,
                 sent => failure.with_help(format!(
-                    "{} before it had been sent",
+                    "{} before it arrived",
                     plural(i64::try_from(sent).unwrap_or(i64::MAX), "record")
                 )),
             }

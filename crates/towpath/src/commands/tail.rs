@@ -40,20 +40,15 @@ pub(crate) async fn run(session: &Session, args: TailArgs) -> Outcome {
         Some(records) => Bound::BeforeEnd(i64::from(records)),
         None => args.from.bound(),
     };
-    let mut printer = Printer::new(session, args.format, args.count, 1 < topics.len())?;
+    let mut printer = Printer::for_tail(session, args.format, args.count, topics.len())?;
     let fetch = FetchConfig::default();
     let mut reader = Reader::open(&session.cluster, &partitions, from, Bound::Never, fetch).await?;
     session.say(format!("following {}; stop with Ctrl-C", args.topics.join(", ")));
     while printer.wants_more() {
-        tokio::select! {
-            records = reader.next(Duration::from_secs(1)) => match records? {
-                Some(records) => _ = printer.print(&records)?,
-                None => break,
-            },
-            // Here the end is what the caller asks for, not a failure.
-            _ = tokio::signal::ctrl_c() => break,
+        match reader.next(Duration::from_secs(1)).await? {
+            Some(records) => _ = printer.print(&records)?,
+            None => break,
         }
     }
-    printer.end()?;
     Ok(Exit::Ok)
 }

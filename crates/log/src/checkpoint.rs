@@ -178,7 +178,11 @@ impl<D: Disk> Checkpoints<D> {
 
     /// Makes the generation that was loaded certain, so that something may follow from it.
     pub(crate) fn make_loaded_certain(&mut self) -> Result<(), LogError> {
-        if self.generation == 0 { Ok(()) } else { self.make_certain((self.generation % 2) as usize) }
+        if self.generation == 0 {
+            Ok(())
+        } else {
+            self.make_certain((self.generation % 2) as usize)
+        }
     }
 
     /// The generation that is kept must survive the tearing of the one that is written.

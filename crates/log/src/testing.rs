@@ -72,7 +72,8 @@ struct Change {
 
 impl Change {
     fn touches(&self, directory: usize) -> bool {
-        let in_it = |at: &Option<(usize, String)>| at.as_ref().is_some_and(|(d, _)| *d == directory);
+        let in_it =
+            |at: &Option<(usize, String)>| at.as_ref().is_some_and(|(d, _)| *d == directory);
         in_it(&self.from) || in_it(&self.to)
     }
 
@@ -345,7 +346,8 @@ impl Disk for MemoryDisk {
         // A name never goes back to what it was: an older change of a covered name is covered.
         for newer in (0..pending.len()).rev() {
             for older in 0..newer {
-                is_covered[older] |= is_covered[newer] && pending[older].shares_name(&pending[newer]);
+                is_covered[older] |=
+                    is_covered[newer] && pending[older].shares_name(&pending[newer]);
             }
         }
         for (change, is_covered) in pending.into_iter().zip(is_covered) {

@@ -16,21 +16,47 @@ const PARTITIONS: usize = 3;
 
 #[derive(Debug, Clone)]
 enum Op {
-    Append { partition: usize, records: usize, bytes: usize },
+    Append {
+        partition: usize,
+        records: usize,
+        bytes: usize,
+    },
     /// Bit per partition; `late` appends come after the bytes were taken.
-    Commit { partitions: u8, late: bool },
+    Commit {
+        partitions: u8,
+        late: bool,
+    },
     Tidy,
-    MoveStart { partition: usize, part: u8 },
-    Truncate { partition: usize, part: u8, during_commit: bool },
-    Checkpoint { partition: usize },
-    Roll { partition: usize },
-    Delete { partition: usize },
-    SaveProducers { partition: usize },
+    MoveStart {
+        partition: usize,
+        part: u8,
+    },
+    Truncate {
+        partition: usize,
+        part: u8,
+        during_commit: bool,
+    },
+    Checkpoint {
+        partition: usize,
+    },
+    Roll {
+        partition: usize,
+    },
+    Delete {
+        partition: usize,
+    },
+    SaveProducers {
+        partition: usize,
+    },
     CloseAndOpen,
     Kill,
-    PowerCut { seed: u64 },
+    PowerCut {
+        seed: u64,
+    },
     /// The n-th call from now on ends the process.
-    StopSoon { calls: u64 },
+    StopSoon {
+        calls: u64,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -136,9 +162,7 @@ impl World {
                 self.models[partition].durable = self.models[partition].end();
                 Ok(())
             }
-            Op::Roll { partition } => {
-                self.logs[partition].roll_if_due(now(i64::MAX / 4)).map(drop)
-            }
+            Op::Roll { partition } => self.logs[partition].roll_if_due(now(i64::MAX / 4)).map(drop),
             Op::Delete { partition } => {
                 self.models[partition].maybe_deleted = true;
                 self.directory.delete_log(place(partition as i32))?;
@@ -172,7 +196,8 @@ impl World {
     fn append(&mut self, partition: usize, records: usize, bytes: usize) -> Result<(), LogError> {
         self.appended += 1;
         let (log, model) = (&mut self.logs[partition], &mut self.models[partition]);
-        let batch = batch(log.log_end_offset(), &vec![self.appended; records], bytes, Compression::None);
+        let batch =
+            batch(log.log_end_offset(), &vec![self.appended; records], bytes, Compression::None);
         // Bytes of a refused append may be on the disk whole: then it may be there after a crash.
         model.batches.push((log.log_end_offset() + records as i64, batch.clone()));
         try_append(log, &batch, self.appended).map(drop)

@@ -223,10 +223,11 @@ impl<D: Disk> WriteAhead<D> {
         let end = FIRST_FRAME_AT;
         let file_use = Use::new(self.directory_id, number);
         let covered = BTreeMap::new();
-        let mut turn = Turn { file_use, path, file, end, written, synced: end, covered };
+        let mut turn: Turn<D> = Turn { file_use, path, file, end, written, synced: end, covered };
         // Its new name is certain before any frame counts on it.
         let begun = self.disk.sync_dir(&self.directory).and_then(|()| {
-            turn.file.write_at(&[IoSlice::new(&head(number, self.directory_id))], 0)
+            let file: &D::File = &turn.file;
+            file.write_at(&[IoSlice::new(&head(number, self.directory_id))], 0)
         });
         if let Err(error) = begun {
             let error = LogError::io("begin", &turn.path)(error);

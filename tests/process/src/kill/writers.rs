@@ -1,0 +1,116 @@
+//! Writers: idempotent producers of our client, one after the other or for the whole campaign.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::task::JoinSet;
+use towpath_client::{
+    Cluster, Compression, Delivered, DeliveryFuture, Error, OnFull, OutgoingRecord, Producer,
+    ProducerConfig,
+};
+
+use super::load::{EVENTS, EVENTS_PARTITIONS, Load, ORDERS, ORDERS_PARTITIONS};
+use crate::history::{Fate, Stamp};
+
+/// How many records a writer that does not last sends before it ends.
+const SHORT_LIFE_RECORDS: std::ops::Range<u64> = 50..3_000;
+/// How long a writer may take to deliver its last records, the broker being up and down.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs one writer after the other until writing ends.
+pub(super) async fn run(load: Arc<Load>, seed: u64, lasts: bool) {
+    let mut rng = Rng::with_seed(seed);
+    while load.is_writing() {
+        if let Err(error) = write(&load, &mut rng, lasts).await {
+            // A broker that is down is no failure; only being refused for ever is.
+            if !error.is_retriable() && !matches!(error, Error::TimedOut { .. }) {
+                load.fail(format!("a writer ended: {error}"));
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error> {
+    let config = load.client_config().map_err(|e| Error::InvalidArgument(e.to_string()))?;
+    let cluster = Cluster::connect(config).await?;
+    let codec = Compression::ALL[rng.usize(..Compression::ALL.len())];
+    let producer = Producer::new(cluster, producer_config(codec, rng))?;
+    let writer = load.writers().new_writer();
+    let life = if lasts { u64::MAX } else { rng.u64(SHORT_LIFE_RECORDS) };
+
+    let mut told = JoinSet::new();
+    let mut sent = 0;
+    while load.is_writing() && sent < life {
+        let mut burst = Vec::new();
+        for _ in 0..rng.usize(1..40) {
+            let (topic, partitions) = match rng.u8(..4) {
+                0 => (EVENTS, EVENTS_PARTITIONS),
+                _ => (ORDERS, ORDERS_PARTITIONS),
+            };
+            let partition = rng.i32(..partitions);
+            let stamp = load.writers().sending(topic, writer, Some(partition));
+            let value = stamp.to_value(rng.usize(..400));
+            let record = OutgoingRecord::new(topic, value).partition(partition);
+            match producer.send(record).await {
+                Ok(delivery) => burst.push((topic, stamp, delivery)),
+                Err(error) => {
+                    load.writers().told(topic, stamp, fate_of(&Err(error.clone())));
+                    if matches!(error, Error::ProducerStopped { .. }) {
+                        load.fail(format!("a producer stopped by itself: {error}"));
+                        return Ok(());
+                    }
+                }
+            }
+            sent += 1;
+        }
+        told.spawn(tell(load.clone(), burst));
+        tokio::time::sleep(Duration::from_millis(rng.u64(..20))).await;
+        while told.try_join_next().is_some() {}
+    }
+
+    // One in four ends as a crash would end it: what was not answered stays unknown.
+    if lasts || rng.u8(..4) != 0 {
+        producer.close(CLOSE_PATIENCE).await?;
+    } else {
+        drop(producer);
+    }
+    while told.join_next().await.is_some() {}
+    Ok(())
+}
+
+fn producer_config(codec: Compression, rng: &mut Rng) -> ProducerConfig {
+    ProducerConfig {
+        compression: codec,
+        linger: Duration::from_millis(rng.u64(..8)),
+        batch_bytes: 1 << rng.u32(10..16),
+        buffer_bytes: 1 << 20,
+        on_full: OnFull::Block(Duration::from_secs(60)),
+        request_timeout: Duration::from_secs(10),
+        delivery_timeout: Duration::from_secs(120),
+        may_create_topics: false,
+        ..ProducerConfig::default()
+    }
+}
+
+/// Waits for the answers of a burst and notes them.
+async fn tell(load: Arc<Load>, burst: Vec<(&'static str, Stamp, DeliveryFuture)>) {
+    for (topic, stamp, delivery) in burst {
+        let answer = delivery.await;
+        load.writers().told(topic, stamp, fate_of(&answer));
+    }
+}
+
+fn fate_of(answer: &Result<Delivered, Error>) -> Fate {
+    match answer {
+        Ok(Delivered { partition, offset: Some(offset), .. }) => {
+            Fate::Acked { partition: partition.0, offset: offset.0 }
+        }
+        Err(Error::BufferFull { .. } | Error::RecordTooLarge { .. }) => Fate::Refused,
+        Err(Error::Refused { code, .. }) if !code.is_retriable() => Fate::Refused,
+        // An acknowledged record without an offset is one that the broker had before.
+        Ok(_) | Err(_) => Fate::Unknown,
+    }
+}

@@ -1,0 +1,10 @@
+//! The product's promises, seen from outside of its process. One binary, so that it links once.
+
+mod costs;
+mod first_minute;
+mod hostile;
+mod kill;
+mod life;
+mod limits;
+mod strangers;
+mod support;

@@ -176,10 +176,6 @@ impl MemoryDisk {
         Ok(state)
     }
 
-    pub(crate) fn calls(&self) -> u64 {
-        self.lock_state().calls
-    }
-
     /// The `nth` changing call from now on fails, and all that follow.
     pub(crate) fn stop_after(&self, nth: u64) {
         let mut state = self.lock_state();

@@ -233,15 +233,20 @@ impl<'f, F: DiskFile> Window<'f, F> {
     }
 
     /// Where no valid frame is: whether there was one. If so a later valid frame knows that the
-    /// file was synced beyond here, and the position moves to that frame.
+    /// file was synced beyond here, and the position moves to the first valid frame.
     fn skip_damage(&mut self) -> io::Result<bool> {
         let broken_at = self.position;
+        let mut first_valid = None;
         while self.position + (HEADER_LEN as u64) <= self.length {
             self.position += ALIGNMENT as u64;
-            if let Some(decoded) = self.frame()?
-                && broken_at < decoded.synced_position
-            {
-                return Ok(true);
+            let position = self.position;
+            if let Some(decoded) = self.frame()? {
+                let is_proof = broken_at < decoded.synced_position;
+                let resume = *first_valid.get_or_insert(position);
+                if is_proof {
+                    self.position = resume;
+                    return Ok(true);
+                }
             }
         }
         self.position = broken_at;

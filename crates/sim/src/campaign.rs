@@ -14,7 +14,8 @@ use crate::events::Events;
 use crate::profile::{Profile, Violation};
 use crate::trace::Trace;
 
-/// From this many seeds on, a campaign fails when an event of [`Profile::must_happen`] did not.
+/// From this many seeds of an ordinary profile on (see [`Profile::cost`]), a campaign fails when an
+/// event of [`Profile::must_happen`] did not.
 pub const SEEDS_FOR_ALL_EVENTS: u64 = 1000;
 
 /// Which seeds to run, and how.
@@ -134,7 +135,9 @@ pub fn run(profile: &dyn Profile, campaign: Campaign) -> Outcome {
         work();
     });
     let mut outcome = outcome.into_inner().expect("absorbing a run does not panic");
-    if SEEDS_FOR_ALL_EVENTS <= campaign.seeds && outcome.failure.is_none() {
+    if SEEDS_FOR_ALL_EVENTS <= campaign.seeds.saturating_mul(profile.cost())
+        && outcome.failure.is_none()
+    {
         let silent = profile.must_happen().iter().filter(|event| outcome.events.count(event) == 0);
         outcome.silent = silent.copied().collect();
     }

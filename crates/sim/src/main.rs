@@ -15,7 +15,8 @@ Runs simulated brokers from seeds and checks what they promised.
   --seeds N              how many seeds (default 1000)
   --from K               the first of them (default 1)
   --seed S               only this seed
-  --profile P            only this profile; may repeat (default: all)
+  --profile P            only this profile; may repeat (default: all, the expensive ones with
+                         fewer seeds)
   --trace                print every event; needs --seed and --profile
   --check-determinism    run every seed twice here and once in a second process, compare hashes
   --threads T            threads that share the seeds (default 2)
@@ -32,6 +33,8 @@ struct Options {
     check_determinism: bool,
     hash_only: bool,
     list: bool,
+    /// Whether expensive profiles run fewer seeds.
+    shares_seeds: bool,
 }
 
 fn main() -> ExitCode {
@@ -57,6 +60,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         check_determinism: false,
         hash_only: false,
         list: false,
+        shares_seeds: false,
     };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -83,6 +87,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
     }
     if options.profiles.is_empty() {
         options.profiles = profiles::all().to_vec();
+        options.shares_seeds = true;
     }
     options.campaign.twice = options.check_determinism;
     Ok(options)
@@ -141,11 +146,14 @@ fn print_hash(profile: &dyn Profile, campaign: Campaign) -> bool {
 }
 
 fn simulate(profile: &dyn Profile, options: &Options) -> bool {
+    let Campaign { seeds, .. } = options.campaign;
+    let cost = if options.shares_seeds { profile.cost() } else { 1 };
+    let campaign = Campaign { seeds: seeds.div_ceil(cost), ..options.campaign };
     let started = Instant::now();
-    let outcome = campaign::run(profile, options.campaign);
+    let outcome = campaign::run(profile, campaign);
     report(profile, &outcome, started.elapsed().as_secs_f64());
     outcome.is_good()
-        && (!options.check_determinism || second_process_agrees(profile, options, &outcome))
+        && (!options.check_determinism || second_process_agrees(profile, campaign, &outcome))
 }
 
 fn report(profile: &dyn Profile, outcome: &Outcome, seconds: f64) {
@@ -164,8 +172,8 @@ fn report(profile: &dyn Profile, outcome: &Outcome, seconds: f64) {
     }
 }
 
-fn second_process_agrees(profile: &dyn Profile, options: &Options, outcome: &Outcome) -> bool {
-    let Campaign { from, seeds, .. } = options.campaign;
+fn second_process_agrees(profile: &dyn Profile, campaign: Campaign, outcome: &Outcome) -> bool {
+    let Campaign { from, seeds, .. } = campaign;
     let exe = match std::env::current_exe() {
         Ok(exe) => exe,
         Err(error) => {

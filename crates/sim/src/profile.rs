@@ -17,6 +17,12 @@ pub trait Profile: Sync {
     /// if one is missing, the generator has gone silent, and the campaign fails.
     fn must_happen(&self) -> &'static [&'static str];
 
+    /// How many seeds of an ordinary profile cost as much as one of this. A campaign over all
+    /// profiles runs so many times fewer of it.
+    fn cost(&self) -> u64 {
+        1
+    }
+
     /// One run. Everything follows from `seed`.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::profile::Profile;
 /// Every profile, in the order in which a campaign runs them.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Profile] {
-    &[&journal::Journal, &log::Log]
+    &[&journal::Journal, &log::Log, &log::LogCalls]
 }
 
 /// The profile with this name.

@@ -28,9 +28,24 @@ impl From<Violation> for Over {
     }
 }
 
-/// A whole life, with faults.
-pub(super) fn live(world: &mut World) -> Result<(), Violation> {
-    plan_faults(world);
+/// What goes wrong in a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Faults {
+    /// What chance brings.
+    Drawn,
+    /// Nothing before its end.
+    None,
+    /// The machine stops at this call of those that change something; the first is 1.
+    StopAt(u64),
+}
+
+/// A whole life.
+pub(super) fn live(world: &mut World, faults: Faults) -> Result<(), Violation> {
+    match faults {
+        Faults::Drawn => draw_faults(world),
+        Faults::None => {}
+        Faults::StopAt(call) => world.disk.crash_at(call),
+    }
     let over = match Life::begin(world) {
         Ok(mut life) => life.work().and_then(|()| life.close_or_not()).err(),
         Err(over) => {
@@ -74,7 +89,7 @@ pub(super) fn last(world: &mut World) -> Result<(), Violation> {
     }
 }
 
-fn plan_faults(world: &mut World) {
+fn draw_faults(world: &mut World) {
     let World { rng, disk, swarm, .. } = world;
     if rng.percent(swarm.crashes_percent) {
         disk.crash_at(rng.between(1, swarm.calls_before_crash_max));

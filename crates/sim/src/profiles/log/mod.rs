@@ -20,6 +20,7 @@ mod world;
 use crate::events::Events;
 use crate::profile::{Profile, Violation};
 use crate::trace::Trace;
+use life::Faults;
 use world::World;
 
 /// The profile.
@@ -80,11 +81,72 @@ impl Profile for Log {
         let mut world = World::new(seed, trace.clone());
         let lives = world.rng.between(2, 7);
         for _ in 0..lives {
-            life::live(&mut world)?;
+            life::live(&mut world, Faults::Drawn)?;
         }
         life::last(&mut world)?;
         Ok(world.into_events())
     }
+}
+
+/// The same with fewer steps, and a stop at *every* call of one life, one run each: recovery,
+/// appends, commits, the end.
+#[derive(Debug)]
+pub struct LogCalls;
+
+impl Profile for LogCalls {
+    fn name(&self) -> &'static str {
+        "log-calls"
+    }
+
+    fn about(&self) -> &'static str {
+        "a short life of the logs, stopped at each of its disk calls in turn"
+    }
+
+    fn must_happen(&self) -> &'static [&'static str] {
+        &[
+            "disk: stopped at a create",
+            "disk: stopped at a directory sync",
+            "disk: stopped at a removal",
+            "disk: stopped at a rename",
+            "disk: stopped at a sync",
+            "disk: stopped at a truncation",
+            "disk: stopped at a write",
+            "disk: stopped at an allocation",
+            "life: stopped during recovery",
+        ]
+    }
+
+    fn cost(&self) -> u64 {
+        50
+    }
+
+    fn run(&self, seed: u64, trace: &Trace) -> Result<Events, Violation> {
+        let mut events = Events::new();
+        let calls = second_life(seed, trace, Faults::None, &mut events)?;
+        for call in 1..=calls {
+            trace.event("stop at", &[call]);
+            second_life(seed, trace, Faults::StopAt(call), &mut events)?;
+        }
+        Ok(events)
+    }
+}
+
+/// A life without faults, one with `faults`, and a last look. Returns the calls of the second.
+fn second_life(
+    seed: u64,
+    trace: &Trace,
+    faults: Faults,
+    events: &mut Events,
+) -> Result<u64, Violation> {
+    let mut world = World::new(seed, trace.clone());
+    world.swarm.steps_max = world.swarm.steps_max.min(25);
+    life::live(&mut world, Faults::None)?;
+    let before = world.disk.changing_calls();
+    life::live(&mut world, faults)?;
+    let calls = world.disk.changing_calls() - before;
+    life::last(&mut world)?;
+    events.merge(&world.into_events());
+    Ok(calls)
 }
 
 #[cfg(test)]
@@ -97,5 +159,11 @@ mod tests {
         let outcome = run(&Log, Campaign { from: 1, seeds: 30, threads: 2, twice: true });
         assert_eq!(outcome.failure.map(|failure| failure.to_string()), None);
         assert_eq!(outcome.passed, 30);
+    }
+
+    #[test]
+    fn a_stop_at_each_call_of_one_life_loses_nothing() {
+        let outcome = run(&LogCalls, Campaign { from: 1, seeds: 2, threads: 2, twice: false });
+        assert_eq!(outcome.failure.map(|failure| failure.to_string()), None);
     }
 }

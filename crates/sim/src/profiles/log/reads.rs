@@ -156,9 +156,13 @@ pub(super) fn check_expired(
     let now = clock.now().wall;
     ensure!(ghost.start() < to, "INV-T7", "retention moves {} to {to}", ghost.start());
     ensure!(to <= limit, "INV-T5", "retention removes up to {to}, above {limit}");
-    let kept: u64 = ghost.batches_from(to).iter().map(|batch| batch.bytes.len() as u64).sum();
+    let bytes_from = |offset: Offset| -> u64 {
+        ghost.batches_from(offset).iter().map(|batch| batch.bytes.len() as u64).sum()
+    };
     let removed = ghost.batches_from(ghost.start()).iter().take_while(|batch| batch.next <= to);
     for batch in removed {
+        // Segments behind this one may have gone by age after this one went by size.
+        let kept = bytes_from(if retention.time.is_some() { batch.next } else { to });
         let by_size = retention.bytes.is_some_and(|bytes| bytes <= kept);
         let by_age = retention.time.is_some_and(|age| {
             let age = age.as_millis() as i64;

@@ -15,6 +15,7 @@ use towpath_protocol::messages::{
 };
 use towpath_protocol::{ErrorCode, Request};
 
+use crate::admin::{Admin, ConfigEntry, Resource};
 use crate::config::{Backoff, ClientConfig};
 use crate::error::{Error, Result};
 use crate::image::{Broker, Image, Partition, Topic};
@@ -71,8 +72,9 @@ struct Slot {
     not_before: Option<Instant>,
 }
 
-/// How long a topic may stay unknown after a request that lets the broker create it.
-const AUTO_CREATE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a topic may stay unknown after a request that lets the broker create it. Kafka says
+/// "unknown" both while it creates a topic and when it never will.
+const AUTO_CREATE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Decides whether and when something is tried again.
 pub(crate) struct Retries {
@@ -287,7 +289,9 @@ impl Cluster {
                 Ok(errors) => match errors.get(name) {
                     None => continue,
                     Some(ErrorCode::UnknownTopicOrPartition)
-                        if !may_create || AUTO_CREATE_PATIENCE <= started.elapsed() =>
+                        if !may_create
+                            || AUTO_CREATE_PATIENCE <= started.elapsed()
+                            || !self.creates_topics().await =>
                     {
                         return Err(Error::UnknownTopic { topic: name.to_string() });
                     }
@@ -301,6 +305,17 @@ impl Cluster {
             drop(refreshing);
             retries.after(error).await?;
         }
+    }
+
+    /// Whether the brokers say that they create topics when they are used; then it is worth waiting
+    /// for one. A broker that does not say may do so.
+    async fn creates_topics(&self) -> bool {
+        let Some(broker) = self.image().brokers.keys().next().copied() else { return true };
+        let configs = Admin::new(self.clone()).configs(&Resource::Broker(broker), false).await;
+        let is_off = |entry: &ConfigEntry| {
+            entry.name == "auto.create.topics.enable" && entry.value.as_deref() == Some("false")
+        };
+        !configs.is_ok_and(|entries| entries.iter().any(is_off))
     }
 
     /// The partition, from the cache or from the cluster.

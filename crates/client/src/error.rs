@@ -237,6 +237,9 @@ impl Error {
             Error::Unreachable { address, .. } => {
                 format!("is a server running there? `towpath dev` starts one; `towpath doctor connect {address}` looks closer")
             }
+            Error::Disconnected { address, .. } => {
+                format!("`towpath doctor connect {address}` finds out what answers there")
+            }
             Error::NotKafka { looks_like, .. } if looks_like.contains("TLS") => {
                 "that listener wants TLS, which this client does not speak yet: use a plaintext listener".to_owned()
             }

@@ -1,12 +1,11 @@
 //! `towpath send`: records from the command line or from standard input.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal};
 
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use futures_util::FutureExt;
-use futures_util::stream::{FuturesOrdered, StreamExt};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use towpath_client::{
     Acks, Compression, Delivered, DeliveryFuture, Error, Header, OutgoingRecord, PartitionIndex,
@@ -137,7 +136,7 @@ struct Outbox<'s> {
     session: &'s Session,
     /// `None` in a dry run: records are read and counted only.
     producer: Option<Producer>,
-    sending: FuturesOrdered<DeliveryFuture>,
+    sending: VecDeque<DeliveryFuture>,
     tally: Tally,
     skipped: i64,
 }
@@ -149,7 +148,7 @@ impl<'s> Outbox<'s> {
         } else {
             Some(Producer::new(session.cluster.clone(), producer_config(session, args))?)
         };
-        let (sending, tally) = (FuturesOrdered::new(), Tally::new(&args.topic));
+        let (sending, tally) = (VecDeque::new(), Tally::new(&args.topic));
         Ok(Outbox { session, producer, sending, tally, skipped: 0 })
     }
 
@@ -160,8 +159,10 @@ impl<'s> Outbox<'s> {
         };
         let delivery = buffer(self.session, producer, record).await?;
         self.sending.push_back(delivery);
-        // Settled ones are counted as they go, so that only the buffer bounds what is held.
-        while let Some(Some(told)) = self.sending.next().now_or_never() {
+        // Settled ones are counted as they go, so that only the buffer bounds what is held. Looking
+        // at the oldest alone keeps that cheap; it is settled first, or nearly.
+        while let Some(told) = self.sending.front_mut().and_then(|oldest| oldest.now_or_never()) {
+            self.sending.pop_front();
             self.tally.add(told)?;
         }
         Ok(())
@@ -175,8 +176,8 @@ impl<'s> Outbox<'s> {
         };
         // Each record tells its own failure below.
         let _ = producer.flush().await;
-        while let Some(told) = self.sending.next().await {
-            self.tally.add(told)?;
+        for delivery in std::mem::take(&mut self.sending) {
+            self.tally.add(delivery.await)?;
         }
         producer.close(self.session.global.timeout).await?;
         self.tally.print(self.session)

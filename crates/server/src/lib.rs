@@ -14,6 +14,7 @@ mod metrics;
 mod node;
 mod outgoing;
 mod publish;
+mod self_test;
 mod topics;
 mod waiters;
 
@@ -23,4 +24,5 @@ pub use listener::KafkaListener;
 pub use metrics::Metrics;
 pub use node::{Node, NodeSettings, SystemDriver, Unavailable, random_uuid};
 pub use publish::{Acknowledged, Appended, PublishError};
+pub use self_test::SelfTestError;
 pub use waiters::{Wait, Waiters};

@@ -6,6 +6,7 @@
 mod cli;
 mod commands;
 mod complete;
+mod config;
 mod confirm;
 mod failure;
 mod output;

@@ -24,8 +24,8 @@ use crate::session::{Session, use_color};
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let global = cli.global;
     let outcome = match cli.command {
-        Command::Dev(args) => return end_server(&global, dev::run(args)),
-        Command::Serve(args) => return end_server(&global, serve::run(args)),
+        Command::Dev(args) => dev::run(&global, args),
+        Command::Serve(args) => serve::run(&global, args),
         Command::Completion(args) => completion::run(&args),
         command => {
             log_to_stderr(&global);
@@ -36,10 +36,6 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Ok(exit) => exit.into(),
         Err(failure) => end_badly(&global, &failure),
     }
-}
-
-fn end_server(global: &Global, ended: anyhow::Result<ExitCode>) -> ExitCode {
-    ended.unwrap_or_else(|error| end_badly(global, &Failure::new(format!("{error:#}"))))
 }
 
 fn end_badly(global: &Global, failure: &Failure) -> ExitCode {

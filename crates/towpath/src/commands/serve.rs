@@ -1,43 +1,127 @@
-//! `towpath serve`: a server for production.
+//! `towpath serve`: a server for production. What both ways to run a server share is below it.
+
+mod banner;
+mod bind;
+mod lifecycle;
+mod logging;
+mod stop;
+mod surroundings;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 
-/// Flags of `serve`.
+pub(super) use lifecycle::{Mode, start};
+
+use crate::cli::Global;
+use crate::config::{ConfigError, Defaults, Given, Origin, SERVE, Settings, Written, read_file};
+use crate::failure::{Exit, Failure, Outcome};
+
+/// Flags that both ways to run a server have.
 #[derive(Debug, Args)]
-pub(crate) struct ServeArgs {
-    /// Where to keep the data
+pub(crate) struct ServerArgs {
+    /// Where to keep the data [environment: TOWPATH_DATA]
     #[arg(long, value_name = "DIR", conflicts_with = "ephemeral")]
     pub(crate) data: Option<PathBuf>,
     /// Keep the data in a directory that is removed at the end
     #[arg(long)]
     pub(crate) ephemeral: bool,
-    /// Where Kafka clients connect; port 0 picks one, and then every listener that is not named picks one
+    /// Where Kafka clients connect [default: 127.0.0.1:9092] [environment: TOWPATH_KAFKA]; port 0
+    /// picks one, and then every listener that is not named picks one
     #[arg(long, value_name = "ADDR")]
     pub(crate) kafka: Option<String>,
-    /// Where HTTP clients connect
+    /// Where HTTP clients connect [default: 127.0.0.1:8080] [environment: TOWPATH_HTTP]
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<String>,
     /// The address that Kafka clients are told to connect to; if not given, the one they used
+    /// [environment: TOWPATH_ADVERTISE_KAFKA]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise_kafka: Option<String>,
-    /// Print one line of JSON with the addresses once everything is up
-    #[arg(long)]
-    pub(crate) ready_json: bool,
+    /// Set a broker property, such as num.partitions=3 (repeatable)
+    /// [environment: TOWPATH_BROKER__NUM_PARTITIONS]
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) properties: Vec<String>,
     /// Listen beyond loopback although nobody has to prove who they are
+    /// [environment: TOWPATH_INSECURE]
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// The configuration file
-    #[arg(long, value_name = "FILE")]
+    /// Print one line of JSON with the addresses once everything is up, and nothing else
+    #[arg(long)]
+    pub(crate) ready_json: bool,
+}
+
+/// Flags of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+    /// The configuration file, in TOML
+    #[arg(long, value_name = "FILE", env = "TOWPATH_CONFIG")]
     pub(crate) config: Option<PathBuf>,
+    /// Check the configuration and exit
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// Runs until it is told to stop.
-pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    let ServeArgs { data, ephemeral, kafka, http, advertise_kafka, ready_json, insecure, config } =
-        args;
-    let _ = (data, ephemeral, kafka, http, advertise_kafka, ready_json, insecure, config);
-    anyhow::bail!("this build has no server in it")
+pub(crate) fn run(global: &Global, args: ServeArgs) -> Outcome {
+    let written = written(&args.server, args.config.as_deref())?;
+    let settings = check(&written, args.server.ephemeral, SERVE)?;
+    if args.check {
+        eprintln!("the configuration is valid");
+        return Ok(Exit::Ok);
+    }
+    let mode = Mode { command: "serve", tests_itself: false, ready_json: args.server.ready_json };
+    start(global, settings, mode).map(|()| Exit::Ok)
+}
+
+/// Everything that was written, the layers on top of each other.
+pub(super) fn written(args: &ServerArgs, file: Option<&std::path::Path>) -> Outcome<Written> {
+    let file = file.map_or_else(|| Ok(Written::default()), read_file).map_err(refused)?;
+    // A variable that is not text is none of ours.
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let environment = Written::from_environment(variables).map_err(refused)?;
+    Ok(flags(args)?.over(environment.over(file)))
+}
+
+/// Checks what was written.
+pub(super) fn check(
+    written: &Written,
+    is_ephemeral: bool,
+    defaults: Defaults,
+) -> Outcome<Settings> {
+    Settings::check(written, is_ephemeral, defaults).map_err(refused)
+}
+
+fn flags(args: &ServerArgs) -> Outcome<Written> {
+    fn given<T>(flag: &'static str, value: &Option<T>) -> Option<Given<T>>
+    where
+        T: Clone,
+    {
+        value.clone().map(|value| Given { value, origin: Origin::Flag(flag) })
+    }
+    let mut written = Written {
+        data: given("--data", &args.data),
+        kafka: given("--kafka", &args.kafka),
+        http: given("--http", &args.http),
+        advertise_kafka: given("--advertise-kafka", &args.advertise_kafka),
+        insecure: given("--insecure", &args.insecure.then_some(true)),
+        ..Written::default()
+    };
+    for property in &args.properties {
+        let Some((name, value)) = property.split_once('=') else {
+            let message = format!("--set {property}: write NAME=VALUE");
+            return Err(Failure::usage(message).with_try("--set num.partitions=3"));
+        };
+        let given = Given { value: value.to_owned(), origin: Origin::Flag("--set") };
+        written.broker.insert(name.trim().to_owned(), given);
+    }
+    Ok(written)
+}
+
+fn refused(errors: Vec<ConfigError>) -> Failure {
+    let lines: Vec<String> = errors.iter().map(ConfigError::to_string).collect();
+    Failure::usage(lines.join("\n       "))
+        .with_help("docs/configuration.md lists every setting; `towpath serve --check` checks them")
 }

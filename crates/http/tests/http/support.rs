@@ -16,10 +16,10 @@ use towpath_model::BrokerId;
 use towpath_server::{Limits, Node, NodeSettings, random_uuid};
 
 /// A running broker.
-pub struct Broker {
-    pub node: Arc<Node>,
-    pub address: SocketAddr,
-    pub readiness: Readiness,
+pub(crate) struct Broker {
+    pub(crate) node: Arc<Node>,
+    pub(crate) address: SocketAddr,
+    pub(crate) readiness: Readiness,
     stop: watch::Sender<bool>,
     listener: JoinHandle<()>,
     data: TempDir,
@@ -27,25 +27,25 @@ pub struct Broker {
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
     }
 
     /// The JSON of an answer that is no error.
-    pub fn ok(self) -> Value {
+    pub(crate) fn ok(self) -> Value {
         assert!(self.status < 300, "{} {}", self.status, self.body);
         self.json()
     }
 
     /// Checks that this is an error of this status and code.
-    pub fn refused(self, status: u16, code: &str) -> Value {
+    pub(crate) fn refused(self, status: u16, code: &str) -> Value {
         let json = self.json();
         assert_eq!((self.status, json["error"]["code"].as_str()), (status, Some(code)), "{json}");
         json
@@ -70,11 +70,11 @@ fn settings(data: &Path, creates_topics: bool, properties: &[(&str, &str)]) -> N
 
 impl Broker {
     /// A fresh broker whose publishing creates topics, as in `towpath dev`.
-    pub async fn start() -> Broker {
+    pub(crate) async fn start() -> Broker {
         Broker::start_with(true, &[("num.partitions", "3")]).await
     }
 
-    pub async fn start_with(creates_topics: bool, properties: &[(&str, &str)]) -> Broker {
+    pub(crate) async fn start_with(creates_topics: bool, properties: &[(&str, &str)]) -> Broker {
         let data = TempDir::new().unwrap();
         let settings = settings(data.path(), creates_topics, properties);
         Broker::open(data, settings).await
@@ -92,7 +92,7 @@ impl Broker {
     }
 
     /// Stops the broker and starts it again on the same data.
-    pub async fn restart(self) -> Broker {
+    pub(crate) async fn restart(self) -> Broker {
         let Broker { node, stop, listener, data, .. } = self;
         stop.send_replace(true);
         listener.await.unwrap();
@@ -102,7 +102,7 @@ impl Broker {
     }
 
     /// Stops and waits for the end of the listener.
-    pub async fn stop(self) -> PathBuf {
+    pub(crate) async fn stop(self) -> PathBuf {
         self.stop.send_replace(true);
         self.listener.await.unwrap();
         let node = self.node;
@@ -110,15 +110,15 @@ impl Broker {
         self.data.path().to_owned()
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.request("GET", path, "").await
     }
 
-    pub async fn post(&self, path: &str, body: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
         self.request("POST", path, body).await
     }
 
-    pub async fn request(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) async fn request(&self, method: &str, path: &str, body: &str) -> Answer {
         let length = body.len();
         let text = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
@@ -128,7 +128,7 @@ impl Broker {
     }
 
     /// Sends bytes and reads to the end.
-    pub async fn raw(&self, bytes: &[u8]) -> Answer {
+    pub(crate) async fn raw(&self, bytes: &[u8]) -> Answer {
         let text = self.exchange(bytes).await;
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -136,7 +136,7 @@ impl Broker {
     }
 
     /// Sends bytes and reads whatever comes until the broker closes.
-    pub async fn exchange(&self, bytes: &[u8]) -> String {
+    pub(crate) async fn exchange(&self, bytes: &[u8]) -> String {
         let talk = async {
             let mut socket = TcpStream::connect(self.address).await.unwrap();
             // The broker may answer and close before all has been sent.

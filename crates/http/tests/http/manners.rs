@@ -1,11 +1,9 @@
 //! What happens to requests that are wrong, and to peers that speak something else.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::Broker;
 use serde_json::Value;
-use support::Broker;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_mistake_has_its_code() {

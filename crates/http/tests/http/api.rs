@@ -1,12 +1,10 @@
 //! The HTTP API from outside: one test per promise of `docs/http.md`.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use crate::support::Broker;
 use serde_json::{Value, json};
-use support::Broker;
 
 const MESSAGES: &str = "/topics/t/messages";
 

@@ -1,0 +1,5 @@
+//! The HTTP API over real sockets, in front of a broker in this process.
+
+mod api;
+mod manners;
+mod support;

@@ -1,0 +1,228 @@
+//! From settings to a running server, and to its end.
+//!
+//! ```text
+//! bind ─▶ recover the data ─▶ serve ─▶ (dev) write and read a record ─▶ ready
+//!   signal ─▶ not ready ─▶ close listeners, answer what is under way ─▶ flush ─▶ exit 0
+//! ```
+
+use std::io::Write;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use towpath_driver::Settings as DriverSettings;
+use towpath_http::Readiness;
+use towpath_metadata::Address;
+use towpath_model::BrokerId;
+use towpath_server::{Limits, Node, NodeSettings, random_uuid};
+
+use super::banner::Banner;
+use super::bind::{Listeners, bind};
+use super::stop::StopSignals;
+use super::{logging, surroundings};
+use crate::cli::Global;
+use crate::config::Settings;
+use crate::failure::{Failure, Outcome};
+
+/// How the two ways to run a server differ beyond their settings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mode {
+    /// The command, as it is typed.
+    pub(crate) command: &'static str,
+    /// Only say that it is ready after a record has been written and read back.
+    pub(crate) tests_itself: bool,
+    /// Tell programs and not people.
+    pub(crate) ready_json: bool,
+}
+
+/// Threads for work that waits for the disk; idle ones end by themselves.
+const BLOCKING_THREADS_MAX: usize = 16;
+const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(2);
+
+/// The one broker of a cluster of one.
+const BROKER_ID: BrokerId = BrokerId(1);
+
+/// Runs a server until it is told to stop.
+pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<()> {
+    let begun = Instant::now();
+    logging::begin(global)?;
+    end_on_panic();
+    surroundings::raise_open_files();
+    let data = Data::prepare(settings.data.clone())?;
+    let runtime = runtime()?;
+    let ended = runtime.block_on(run(settings, &data, mode, begun));
+    // What still runs is nobody's any more.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    data.remove()?;
+    ended
+}
+
+fn runtime() -> Outcome<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(cores)
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_keep_alive(BLOCKING_IDLE_MAX)
+        .thread_name("towpath-worker")
+        .enable_all()
+        .build()?;
+    Ok(runtime)
+}
+
+/// A panic is a bug of ours: nothing that this process thinks can be trusted any more, and what
+/// was acknowledged is on disk. Threads that went on would serve on top of the wreck.
+fn end_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        print(info);
+        eprintln!("this is a bug in Towpath; the process ends, and acknowledged records are safe");
+        std::process::abort();
+    }));
+}
+
+/// Where the data is, and whether it stays.
+enum Data {
+    Kept(PathBuf),
+    Temporary(TempDir),
+}
+
+impl Data {
+    fn prepare(kept: Option<PathBuf>) -> Outcome<Data> {
+        match kept {
+            None => Ok(Data::Temporary(TempDir::with_prefix("towpath-")?)),
+            Some(path) => {
+                std::fs::create_dir_all(&path).map_err(|error| {
+                    let name = path.display();
+                    Failure::new(format!("the data directory {name} cannot be made: {error}"))
+                        .with_help("name another one with --data DIR")
+                })?;
+                Ok(Data::Kept(path))
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Data::Kept(path) => path,
+            Data::Temporary(directory) => directory.path(),
+        }
+    }
+
+    fn remove(self) -> Outcome<()> {
+        match self {
+            Data::Kept(_) => Ok(()),
+            Data::Temporary(directory) => directory.close().map_err(|error| {
+                Failure::new(format!("the temporary data was not removed: {error}"))
+            }),
+        }
+    }
+}
+
+async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Outcome<()> {
+    // First of all: a signal during a long recovery is heard when it is over.
+    let mut signals = StopSignals::listen()?;
+    let listeners = bind(mode.command, &settings).await?;
+    surroundings::check_file_system(data.path(), matches!(data, Data::Temporary(_)));
+    let (kafka, http) = (listeners.kafka_address, listeners.http_address);
+    let node = open(&settings, data.path(), &listeners).await?;
+    let serving = Serving::begin(node, listeners);
+    if mode.tests_itself
+        && let Err(error) = serving.node.self_test().await
+    {
+        serving.end().await;
+        return Err(Failure::new(error.to_string()));
+    }
+    serving.readiness.set_ready();
+    let kept = match data {
+        Data::Kept(path) => Some(path.as_path()),
+        Data::Temporary(_) => None,
+    };
+    let ready_after = begun.elapsed();
+    let banner = Banner { kafka, http, data: kept, ready_after, has_hint: mode.command == "dev" };
+    tracing::info!(%kafka, %http, data = %data.path().display(), ?ready_after, "ready");
+    say(&if mode.ready_json { banner.json() + "\n" } else { banner.text() });
+
+    signals.wait().await;
+    tracing::info!("stopping");
+    signals.insist();
+    serving.end().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// To standard output, at once. Whoever closed it does not want to know.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+async fn open(settings: &Settings, data: &Path, listeners: &Listeners) -> Outcome<Arc<Node>> {
+    let advertised =
+        settings.advertised.as_ref().map(|address| (address.host.clone(), address.port));
+    let (host, port) = advertised.clone().unwrap_or_else(|| {
+        (listeners.kafka_address.ip().to_string(), listeners.kafka_address.port())
+    });
+    let broker = &settings.broker;
+    let settings = NodeSettings {
+        data: data.to_owned(),
+        driver: DriverSettings {
+            broker_id: BROKER_ID,
+            statics: settings.statics.clone(),
+            incarnation: random_uuid(),
+            addresses: vec![Address { listener: "PLAINTEXT".to_owned(), host, port }],
+        },
+        advertised,
+        limits: Limits {
+            frame_bytes_max: broker.request_bytes_max,
+            connections_max: broker.connections_max,
+            idle_max: broker.connections_idle_max,
+            ..Limits::default()
+        },
+        http_creates_topics: broker.auto_create_topics,
+    };
+    // Recovery reads the disk, for seconds where there is much.
+    let opened = tokio::task::spawn_blocking(move || Node::start(settings)).await;
+    match opened.map_err(|error| Failure::new(error.to_string()))? {
+        Ok(node) => Ok(node),
+        Err(error) => Err(Failure::new(error.to_string()).with_help(
+            "nothing was changed; the message names the file or directory that it is about",
+        )),
+    }
+}
+
+/// A node and its listeners at work.
+struct Serving {
+    node: Arc<Node>,
+    readiness: Readiness,
+    stop: watch::Sender<bool>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+impl Serving {
+    fn begin(node: Arc<Node>, listeners: Listeners) -> Serving {
+        let (stop, stopped) = watch::channel(false);
+        let readiness = Readiness::default();
+        let Listeners { kafka, http, .. } = listeners;
+        let kafka = tokio::spawn(kafka.serve(Arc::clone(&node), stopped.clone()));
+        let http = tokio::spawn(http.serve(Arc::clone(&node), readiness.clone(), stopped));
+        Serving { node, readiness, stop, listeners: vec![kafka, http] }
+    }
+
+    /// Closes the listeners, lets what is under way end, and flushes.
+    async fn end(self) {
+        self.readiness.set_stopping();
+        self.stop.send_replace(true);
+        for listener in self.listeners {
+            // A listener that panicked has already ended the process.
+            let _ = listener.await;
+        }
+        let node = self.node;
+        // Flushing waits for the disk; there is nobody left to hold up, but the runtime's timers.
+        let _ = tokio::task::spawn_blocking(move || node.stop()).await;
+    }
+}

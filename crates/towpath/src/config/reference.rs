@@ -1,0 +1,114 @@
+//! The reference page `docs/configuration.md`, made from the registry of properties.
+
+use std::fmt::Write;
+
+use towpath_model::properties::{self, Change, Check, Property, Unit};
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+<!-- Made from the registry of properties; change crates/model/src/properties and run
+     UPDATE_EXPECT=1 cargo test -p towpath config -->
+
+A setting comes from a flag, else from the environment, else from the file (`towpath serve --config FILE`), else it has its default.
+`towpath serve --check` checks all of it and exits. Errors name the flag, the variable, or the line of the file.
+
+| flag | environment | file | meaning |
+| --- | --- | --- | --- |
+| `--data DIR` | `TOWPATH_DATA` | `data` | where the data is; `dev`: `./towpath-data`, `serve`: no default |
+| `--ephemeral` | | | data in a directory that is removed at the end |
+| `--kafka ADDR` | `TOWPATH_KAFKA` | `kafka` | where Kafka clients connect; `127.0.0.1:9092` |
+| `--http ADDR` | `TOWPATH_HTTP` | `http` | where HTTP clients connect; `127.0.0.1:8080` |
+| `--advertise-kafka HOST:PORT` | `TOWPATH_ADVERTISE_KAFKA` | `advertise_kafka` | what Kafka clients are told to connect to; without it, the address they used |
+| `--insecure` | `TOWPATH_INSECURE` | `insecure` | listen beyond loopback although nobody has to prove who they are |
+| `--set NAME=VALUE` | `TOWPATH_BROKER__NAME` | `[broker]` | a broker property, below; `num.partitions` is `TOWPATH_BROKER__NUM_PARTITIONS` |
+| `--config FILE` | `TOWPATH_CONFIG` | | the file (`serve` only) |
+| `-v`, `-vv` | `TOWPATH_LOG` | | how much is logged, to standard error: `warn`, `info` with `-v`, `debug` with `-vv` |
+
+An address is `host:port`, `:port` (every address of this machine) or `port` (loopback). Port 0 picks a free one, and then every listener that was not
+named picks one too.
+
+```toml
+data = \"/var/lib/towpath\"
+kafka = \"127.0.0.1:9092\"
+http = \"127.0.0.1:8080\"
+
+[broker]
+num.partitions = 3
+log.retention.hours = 72
+```
+
+`towpath dev` differs from `towpath serve` in these defaults: topics are created when they are used (`auto.create.topics.enable` is `true`, in `serve` it is
+`false`), and a new group does not wait for more members (`group.initial.rebalance.delay.ms` is 0).
+
+The names are Kafka's, and so are types and defaults. A property that says *not served yet* takes its default and nothing else.
+";
+
+fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    let mut section = |title: &str, text: &str, table: &[Property]| {
+        let _ = write!(page, "\n## {title}\n\n{text}\n\n");
+        page.push_str("| property | default | values | meaning |\n| --- | --- | --- | --- |\n");
+        table.iter().for_each(|property| page.push_str(&row(property)));
+    };
+    let text = "Of the broker: in the file, by `--set`, and (those without *needs a restart*) at run \
+        time with Kafka's tools.";
+    section("Broker properties", text, properties::brokers());
+    let text = "Of a topic: when it is created, or with `towpath topic set` and Kafka's tools.";
+    section("Topic properties", text, properties::topics());
+    let text = "Of a consumer group.";
+    section("Group properties", text, properties::groups());
+    page
+}
+
+fn row(property: &Property) -> String {
+    let default = match property.default {
+        None => "derived".to_owned(),
+        Some("") => "empty".to_owned(),
+        Some(default) => format!("`{default}`"),
+    };
+    let mut meaning = property.described().replace('|', "\\|").replace('\n', " ");
+    if property.change == Change::Restart {
+        meaning.push_str(" *Needs a restart.*");
+    }
+    if let [first, ..] = property.synonyms {
+        let _ = write!(meaning, " Default from the broker's `{first}`.");
+    }
+    format!("| `{}` | {default} | {} | {meaning} |\n", property.name, values(property))
+}
+
+fn values(property: &Property) -> String {
+    let kind = property.kind.name().to_lowercase();
+    let unit = match property.unit {
+        Unit::None | Unit::Count => "",
+        Unit::Milliseconds => " ms",
+        Unit::Minutes => " min",
+        Unit::Hours => " h",
+        Unit::Bytes => " bytes",
+    };
+    match property.check {
+        Check::Any => format!("{kind}{unit}"),
+        Check::AtLeast(least) => format!("{kind}, at least {least}{unit}"),
+        Check::Between(least, most) => format!("{kind}, {least} to {most}{unit}"),
+        Check::BetweenOr(least, most, other) => {
+            format!("{kind}, {least} to {most}{unit}, or {other}")
+        }
+        Check::Fraction => format!("{kind}, 0 to 1"),
+        Check::OneOf(values) => {
+            let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+            values.join(", ")
+        }
+        Check::Replicas => "`*`, or partition:broker pairs".to_owned(),
+    }
+}
+
+#[test]
+fn the_reference_page_is_made_from_the_registry() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let expected = page();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(path, &expected).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(found == expected, "docs/configuration.md is old; UPDATE_EXPECT=1 makes it anew");
+}

@@ -12,6 +12,8 @@
 //! file said, whichever is later. What the scan finds beyond the checkpoint is synced before it
 //! counts as durable: after a kill it may be in the page cache only.
 
+mod walk;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -23,16 +25,15 @@ use towpath_records::BatchHeader;
 use crate::checkpoint::{self, Checkpoints, Point};
 use crate::directory::DataDirectory;
 use crate::disk::{Disk, DiskFile};
-use crate::envelope::read_full;
 use crate::error::LogError;
 use crate::files::{OpenSegment, OpenSegments};
-use crate::index::{self, Indexed, SparseIndex};
+use crate::index::{self, SparseIndex};
 use crate::log::{Active, Log, LogConfig, note_epoch};
 use crate::place::{FileKind, LogPlace};
-use crate::scan::{Found, LARGE_BUFFER, Scan};
+use crate::scan::{LARGE_BUFFER, Scan};
 use crate::segment::Summary;
+use walk::{Step, Walk};
 
-const SECTOR: usize = 512;
 /// Reserved space up to this size is read to see that it is zeros; more is cut off unread.
 const ZEROS_READ_MAX: u64 = 1 << 20;
 
@@ -640,84 +641,6 @@ impl<D: Disk> Recover<D> {
             Err(error) if error.is_disk_full() => Ok(()),
             saved => saved,
         }
-    }
-}
-
-/// One segment while it is scanned.
-struct Walk<D: Disk> {
-    path: PathBuf,
-    file: D::File,
-    length: u64,
-    next_base: Option<Offset>,
-    summary: Summary,
-    index: SparseIndex,
-    scan: Scan,
-    damaged: bool,
-}
-
-enum Step {
-    Batch(BatchHeader, u64),
-    End,
-    Invalid(u64),
-}
-
-impl<D: Disk> Walk<D> {
-    fn step(&mut self) -> Result<Step, LogError> {
-        let at = self.scan.position();
-        let found = self.scan.next(&self.file).map_err(LogError::io("read", &self.path))?;
-        Ok(match found {
-            Found::Batch { header, position, .. } => Step::Batch(header, position),
-            Found::End => Step::End,
-            Found::Invalid => Step::Invalid(at),
-        })
-    }
-
-    fn note(&mut self, header: &BatchHeader, position: u64) {
-        // Behind damage the batches no longer follow each other without a hole.
-        self.summary.bytes = position;
-        self.index.note(&Indexed {
-            segment: self.summary.base_offset,
-            base_offset: header.base_offset(),
-            position,
-            bytes: header.size_in_bytes() as u64,
-            max_timestamp_before: self.summary.max_timestamp,
-        });
-        self.summary.note(header);
-        // What the index said was about less.
-        self.summary.last_append = None;
-    }
-
-    fn resynchronise(
-        &mut self,
-        is_plausible: impl Fn(&BatchHeader) -> bool,
-    ) -> Result<Option<BatchHeader>, LogError> {
-        let failed = LogError::io("read", &self.path);
-        self.scan.resynchronise(&self.file, is_plausible).map_err(failed)
-    }
-
-    /// Bytes from `at` to the last one that is not zero, of the first MiB; and whether a sector of
-    /// them is missing, as after a torn write.
-    fn look_at_tail(&self, at: u64) -> Result<(u64, bool), LogError> {
-        let size = self.length.saturating_sub(at).min(ZEROS_READ_MAX) as usize;
-        let mut bytes = vec![0; size];
-        let failed = LogError::io("read", &self.path);
-        let read = read_full(&self.file, &mut bytes, at).map_err(failed)?;
-        let used = bytes[..read].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let to_sector = SECTOR - (at % SECTOR as u64) as usize;
-        let first = to_sector.min(used);
-        let mut sectors = bytes[first..read].chunks(SECTOR);
-        let claimed = BatchHeader::parse(&bytes[..read]).map_or(0, |h| h.size_in_bytes());
-        let is_short = read < claimed;
-        let within = claimed.max(used).saturating_sub(first).div_ceil(SECTOR);
-        let is_torn = is_short || sectors.by_ref().take(within).any(|s| s.iter().all(|b| *b == 0));
-        Ok((used as u64, is_torn))
-    }
-
-    fn truncate(&mut self, at: u64) -> Result<(), LogError> {
-        let cut = self.file.truncate(at).and_then(|()| self.file.sync_data());
-        cut.map_err(LogError::io("cut", &self.path))?;
-        self.length = at;
-        Ok(())
     }
 }
 

@@ -195,7 +195,7 @@ async fn a_full_buffer_sheds_or_blocks_until_its_deadline() {
     let broker =
         FakeBroker::start(with_faults(vec![Fault::Refuse(ErrorCode::NotEnoughReplicas); 10_000]))
             .await;
-    let small = ProducerConfig { buffer_bytes: 200, ..config() };
+    let small = ProducerConfig { buffer_bytes: 1000, ..config() };
     let fill = async |producer: &Producer| loop {
         let record = OutgoingRecord::new("t", "x".repeat(50));
         if let Err(error) = producer.send(record).await {
@@ -204,7 +204,7 @@ async fn a_full_buffer_sheds_or_blocks_until_its_deadline() {
     };
     let shedding = ProducerConfig { on_full: OnFull::Shed, ..small.clone() };
     let producer = Producer::new(cluster(&broker).await, shedding).unwrap();
-    assert!(matches!(fill(&producer).await, Error::BufferFull { buffer_bytes: 200 }));
+    assert!(matches!(fill(&producer).await, Error::BufferFull { buffer_bytes: 1000 }));
 
     let patience = Duration::from_millis(150);
     let blocking = ProducerConfig { on_full: OnFull::Block(patience), ..small };

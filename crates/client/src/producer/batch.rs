@@ -35,11 +35,15 @@ impl Future for DeliveryFuture {
     }
 }
 
+/// What a record takes of memory beside its bytes: our struct, and the allocation of its reply. Without
+/// it a buffer of tiny records would hold ten times its bound.
+pub(super) const RECORD_OVERHEAD: usize = size_of::<Held>() + 64;
+
 /// A record in the buffer, and who waits for it.
 pub(super) struct Held {
     pub(super) record: OutgoingRecord,
     pub(super) timestamp: Timestamp,
-    /// What it takes of the buffer.
+    /// Upper bound of its size in a batch.
     pub(super) bytes: usize,
     pub(super) reply: oneshot::Sender<Result<Delivered>>,
 }
@@ -81,7 +85,7 @@ impl Batch {
 
     /// What it takes of the buffer.
     pub(super) fn buffered_bytes(&self) -> usize {
-        self.records.iter().map(|held| held.bytes).sum()
+        self.records.iter().map(|held| held.bytes + RECORD_OVERHEAD).sum()
     }
 
     /// Its bytes on the wire.

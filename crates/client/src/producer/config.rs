@@ -49,7 +49,8 @@ pub struct ProducerConfig {
     pub batch_bytes: usize,
     /// How long a batch that is not full waits for more records.
     pub linger: Duration,
-    /// Bytes of records that may be on their way at a time; see [`OnFull`] for what follows.
+    /// Bytes of records that may be on their way at a time, with what holding them costs; see
+    /// [`OnFull`] for what follows.
     pub buffer_bytes: usize,
     /// What `send` does at that bound.
     pub on_full: OnFull,

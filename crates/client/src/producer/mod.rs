@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use towpath_model::Timestamp;
 
 use self::accumulator::{Accumulator, Shared};
-use self::batch::Held;
+use self::batch::{Held, RECORD_OVERHEAD};
 use self::queue::PartitionQueue;
 use self::sender::Sender;
 use crate::cluster::Cluster;
@@ -69,18 +69,17 @@ impl Producer {
     /// Buffers a record. Waits for the topic's metadata and, if so configured, for room.
     pub async fn send(&self, record: OutgoingRecord) -> Result<DeliveryFuture> {
         let bytes = record.size_bound();
-        if self.config.request_bytes_max.min(self.config.buffer_bytes) < bytes {
-            return Err(Error::RecordTooLarge {
-                topic: record.topic.to_string(),
-                bytes,
-                limit: Some(self.config.request_bytes_max.min(self.config.buffer_bytes)),
-            });
+        let room = self.config.buffer_bytes.saturating_sub(RECORD_OVERHEAD);
+        let limit = self.config.request_bytes_max.min(room);
+        if limit < bytes {
+            let topic = record.topic.to_string();
+            return Err(Error::RecordTooLarge { topic, bytes, limit: Some(limit) });
         }
         let may_create = self.config.may_create_topics;
         let patience = self.config.metadata_timeout;
         let topic = self.cluster.topic(&record.topic, may_create, patience).await?;
         let topic = self.with_partition(topic, &record).await?;
-        self.reserve(bytes).await?;
+        self.reserve(bytes + RECORD_OVERHEAD).await?;
         self.append(record, &topic, bytes)
     }
 
@@ -128,7 +127,7 @@ impl Producer {
             let mut accumulator = self.shared.accumulator();
             let refusal = accumulator.is_closed.then_some(Error::Closed);
             if let Some(error) = accumulator.stopped.clone().or(refusal) {
-                self.shared.room.add_permits(bytes);
+                self.shared.room.add_permits(bytes + RECORD_OVERHEAD);
                 return Err(error);
             }
             let batch_bytes = self.config.batch_bytes;

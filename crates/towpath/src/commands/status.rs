@@ -20,7 +20,6 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
     let image = session.cluster.image();
     let dirs = session.admin.log_dirs(None).await?;
     let groups = session.admin.groups().await?;
-    let partitions: usize = topics.values().map(|topic| topic.partitions.len()).sum();
     let count = |is: fn(&towpath_client::Partition) -> bool| {
         let counted = |topic: &Topic| topic.partitions.iter().filter(|p| is(p)).count();
         topics.values().map(|topic| counted(topic)).sum::<usize>()
@@ -28,6 +27,7 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
     let leaderless = count(|p| p.leader.is_none());
     let under_replicated = count(|p| p.in_sync.len() < p.replicas.len());
     let users: Vec<_> = topics.values().filter(|topic| !topic.is_internal).collect();
+    let partitions: usize = users.iter().map(|topic| topic.partitions.len()).sum();
     let led: Vec<_> = users
         .iter()
         .flat_map(|topic| partitions_of(topic))

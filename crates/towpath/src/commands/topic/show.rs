@@ -83,18 +83,29 @@ fn promise(topic: &Topic, configs: &[ConfigEntry]) -> String {
         entry.value.as_deref()
     };
     let replicas = topic.partitions.iter().map(|p| p.replicas.len()).min().unwrap_or(0);
-    let in_sync_min: usize = value("min.insync.replicas").and_then(|n| n.parse().ok()).unwrap_or(1);
+    let in_sync_min = value("min.insync.replicas").and_then(|n| n.parse().ok()).unwrap_or(1);
+    promise_in_words(value("durability"), in_sync_min, replicas)
+}
+
+fn promise_in_words(durability: Option<&str>, in_sync_min: usize, replicas: usize) -> String {
+    // So many of those replicas may be lost without losing what was acknowledged.
     let lost = in_sync_min.min(replicas).saturating_sub(1);
-    let where_it_is = match value("durability") {
-        Some("synced") => "on disk",
-        Some("relaxed") => "in memory, not yet on disk,",
-        _ => "wherever the server keeps it (it does not say that it syncs)",
+    let several = in_sync_min.min(replicas).max(1);
+    let place = match (durability, several) {
+        (Some("synced"), 1) => "on the leader's disk".to_owned(),
+        (Some("synced"), n) => format!("on the disks of at least {n} of {replicas} replicas"),
+        (Some("relaxed"), 1) => "in the leader's memory, not yet on disk,".to_owned(),
+        (Some("relaxed"), n) => {
+            format!("in memory of at least {n} of {replicas} replicas, not yet on disk,")
+        }
+        (_, 1) => "with the leader (the server does not say whether on disk)".to_owned(),
+        (_, n) => {
+            format!(
+                "with at least {n} of {replicas} replicas (the server does not say whether on disk)"
+            )
+        }
     };
-    let on = match in_sync_min.min(replicas) {
-        0 | 1 => "of the leader".to_owned(),
-        n => format!("of at least {n} of {replicas} replicas"),
-    };
-    let survives = match (value("durability"), lost) {
+    let survives = match (durability, lost) {
         (Some("synced"), 0) => "it survives a power cut, but not the loss of that disk".to_owned(),
         (Some("synced"), n) => {
             format!("it survives a power cut everywhere, and the loss of any {n} of those disks")
@@ -108,5 +119,25 @@ fn promise(topic: &Topic, configs: &[ConfigEntry]) -> String {
         (_, 0) => "it may not survive a power cut".to_owned(),
         (_, n) => format!("it survives the loss of any {n} of those brokers"),
     };
-    format!("an acks=all record is {where_it_is} {on} before it is acknowledged: {survives}")
+    format!("an acks=all record is {place} before it is acknowledged: {survives}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_promise_says_what_a_record_survives() {
+        for (durability, in_sync_min, replicas, words) in [
+            ("synced", 1, 1, "survives a power cut, but not the loss of that disk"),
+            ("synced", 2, 3, "on the disks of at least 2 of 3 replicas"),
+            ("synced", 2, 3, "the loss of any 1 of those disks"),
+            ("relaxed", 1, 1, "not a power cut"),
+            ("relaxed", 2, 3, "the loss of any 1 of those brokers, but not a power cut of all"),
+            ("", 1, 1, "may not survive a power cut"),
+        ] {
+            let text = promise_in_words(Some(durability), in_sync_min, replicas);
+            assert!(text.contains(words), "{text}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use towpath_coordinator::groups::GroupsConfig;
 use towpath_coordinator::publishers::PublishersConfig;
 use towpath_log::{LogConfig, Retention};
-use towpath_model::PartitionIndex;
+use towpath_model::TopicPartition;
 use towpath_model::properties::{BrokerConfig, TopicConfig};
 
 /// Most bytes of protocol metadata that the members of one group may have together.
@@ -26,8 +26,12 @@ const APPEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often old results of HTTP publishers are looked for.
 const PUBLISHERS_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-pub(crate) fn log_config(config: &TopicConfig, partition: PartitionIndex) -> LogConfig {
-    let segment_ms = config.segment_ms_with_jitter(partition.0.unsigned_abs().into());
+/// Jitter spreads the rolls of a topic's partitions, and of topics that were created together.
+pub(crate) fn log_config(config: &TopicConfig, id: TopicPartition) -> LogConfig {
+    let folded = id.topic.0.iter().fold(u64::from(id.partition.0.unsigned_abs()), |seed, byte| {
+        seed.wrapping_mul(31).wrapping_add(u64::from(*byte))
+    });
+    let segment_ms = config.segment_ms_with_jitter(folded);
     LogConfig {
         segment_bytes: config.segment_bytes,
         segment_age: Duration::from_millis(segment_ms.unsigned_abs()),

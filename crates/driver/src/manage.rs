@@ -103,7 +103,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         for cell in self.cells_of(topic) {
             let id = cell.id;
             self.step(&cell, |slot, _, out| {
-                slot.log.set_config(log_config(&config, id.partition));
+                slot.log.set_config(log_config(&config, id));
                 slot.config = Arc::clone(&config);
                 slot.partition.configured(config.min_insync_replicas, config.durability, out);
             });

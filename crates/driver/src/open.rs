@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use towpath_broker::{Host, Outcome, State};
 use towpath_log::disk::Disk;
-use towpath_log::{DataDirectory, Identity, LogConfig, LogError, LogPlace, Recovery};
+use towpath_log::{
+    DataDirectory, Identity, LogConfig, LogError, LogPlace, Recovery, WriteAheadLimits,
+};
 use towpath_metadata::{self as metadata, Image, Metadata, PartitionState, Topic};
 use towpath_model::properties::TopicConfig;
 use towpath_model::{PartitionIndex, TopicName, TopicPartition, Uuid};
@@ -67,7 +69,28 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         clock: C,
         net: N,
     ) -> Result<Arc<Self>, OpenError> {
-        let (directory, report) = DataDirectory::open(disk, path, new_identity, boot_id)?;
+        let limits = WriteAheadLimits::default();
+        Self::open_with(disk, path, limits, new_identity, boot_id, settings, clock, net)
+    }
+
+    /// [`Self::open`] with write-ahead files of another size: small ones make a simulation turn
+    /// them often.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    #[expect(clippy::too_many_arguments, reason = "those of `open`, and the limits")]
+    pub fn open_with(
+        disk: D,
+        path: &Path,
+        limits: WriteAheadLimits,
+        new_identity: impl FnOnce() -> Identity,
+        boot_id: &str,
+        settings: Settings,
+        clock: C,
+        net: N,
+    ) -> Result<Arc<Self>, OpenError> {
+        let (directory, report) =
+            DataDirectory::open_with(disk, path, new_identity, boot_id, limits)?;
         tracing::debug!(?report, "data directory opened");
         let (metadata, removed) =
             open_metadata(&directory, &settings, &clock).map_err(OpenError::Metadata)?;
@@ -196,7 +219,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         config: &Arc<TopicConfig>,
     ) -> Result<Arc<Cell<D>>, RecoverError> {
         let place = place_of(id, &topic.name);
-        let (log, recovery) = self.directory.open_log(place, log_config(config, id.partition))?;
+        let (log, recovery) = self.directory.open_log(place, log_config(config, id))?;
         report(&recovery, &topic.name);
         let broker_config = image.broker_config();
         let state = state_of_topic(&topic.name, &broker_config, &log)?;

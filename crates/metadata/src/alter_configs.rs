@@ -108,7 +108,7 @@ impl Image {
         if name.is_empty() {
             return Err(Refusal::NoDefaultTopic);
         }
-        TopicName::new(name).map_err(|why| Refusal::InvalidTopicName(why, name.to_owned()))?;
+        TopicName::new(name).map_err(Refusal::InvalidTopicName)?;
         let topic = self.topic(name);
         let before = topic.map(|topic| topic.overrides.clone()).unwrap_or_default();
         let effective = |property: &'static Property| {

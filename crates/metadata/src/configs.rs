@@ -136,7 +136,7 @@ impl Image {
                     self.topic(&resource.name).ok_or_else(
                         || match towpath_model::TopicName::new(&resource.name) {
                             Ok(_) => Refusal::UnknownTopic,
-                            Err(why) => Refusal::InvalidTopicName(why, resource.name.clone()),
+                            Err(why) => Refusal::InvalidTopicName(why),
                         },
                     )?;
                 Ok(self.describe_topic(topic))

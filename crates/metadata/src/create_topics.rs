@@ -78,8 +78,7 @@ impl Image {
     }
 
     fn new_name(&self, asked: &NewTopic, accepted: &Accepted) -> Result<TopicName, Refusal> {
-        let name = TopicName::new(&asked.name)
-            .map_err(|why| Refusal::InvalidTopicName(why, asked.name.clone()))?;
+        let name = TopicName::new(&asked.name).map_err(Refusal::InvalidTopicName)?;
         let folded = fold(&asked.name);
         let existing = self.collision(&asked.name);
         if let Some(existing) = existing.or_else(|| accepted.folded_names.get(&folded)) {

@@ -38,8 +38,8 @@ pub enum RefusalKind {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// Not a topic's name.
-    #[error("{}", invalid_name(.0, .1))]
-    InvalidTopicName(InvalidName, String),
+    #[error(transparent)]
+    InvalidTopicName(InvalidName),
     /// `a_b` beside `a.b`.
     #[error("Topic '{name}' collides with existing topic: {existing}")]
     Collision {
@@ -277,7 +277,7 @@ impl Refusal {
         use Refusal as R;
         use RefusalKind as K;
         match self {
-            R::InvalidTopicName(..) | R::Collision { .. } => K::InvalidTopic,
+            R::InvalidTopicName(_) | R::Collision { .. } => K::InvalidTopic,
             R::TopicExists(_) => K::TopicExists,
             R::UnknownTopic | R::UnknownTopicToConfigure(_) => K::UnknownTopic,
             R::UnknownTopicId => K::UnknownTopicId,
@@ -327,13 +327,5 @@ impl Refusal {
             | R::OtherBroker { .. }
             | R::UnknownResourceType(_) => K::InvalidRequest,
         }
-    }
-}
-
-/// Kafka 4.4 names the one of `.` and `..` that was given.
-fn invalid_name(why: &InvalidName, name: &str) -> String {
-    match why {
-        InvalidName::Dots => format!("Topic name is invalid: '{name}' is not allowed"),
-        other => other.to_string(),
     }
 }

@@ -17,8 +17,8 @@ pub enum InvalidName {
     #[error("Topic name is invalid: the empty string is not allowed")]
     Empty,
     /// `.` or `..`, which would leave a directory.
-    #[error("Topic name is invalid: '.' or '..' is not allowed")]
-    Dots,
+    #[error("Topic name is invalid: '{0}' is not allowed")]
+    Dots(String),
     /// More than [`TOPIC_NAME_BYTES_MAX`].
     #[error("Topic name is invalid: the length of '{0}' is longer than the max allowed length 249")]
     TooLong(String),
@@ -35,7 +35,7 @@ impl TopicName {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         match name {
             "" => Err(InvalidName::Empty),
-            "." | ".." => Err(InvalidName::Dots),
+            "." | ".." => Err(InvalidName::Dots(name.to_owned())),
             _ if name.len() > TOPIC_NAME_BYTES_MAX => Err(InvalidName::TooLong(name.to_owned())),
             _ if !name.chars().all(allowed) => Err(InvalidName::Character(name.to_owned())),
             _ => Ok(TopicName(name.into())),
@@ -92,7 +92,7 @@ mod tests {
     fn names_follow_kafkas_rule() {
         assert!(TopicName::new("orders.v1_x-2").is_ok());
         assert_eq!(TopicName::new(""), Err(InvalidName::Empty));
-        assert_eq!(TopicName::new(".."), Err(InvalidName::Dots));
+        assert_eq!(TopicName::new(".."), Err(InvalidName::Dots("..".to_owned())));
         assert!(matches!(TopicName::new("a/b"), Err(InvalidName::Character(_))));
         assert!(matches!(TopicName::new(&"x".repeat(250)), Err(InvalidName::TooLong(_))));
         assert!(TopicName::new("a.b").unwrap().collides_with(&TopicName::new("a_b").unwrap()));

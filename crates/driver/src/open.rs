@@ -264,8 +264,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// When the directory cannot be flushed; it is then dirty, which costs a scan at the next start
     /// and no data.
     pub fn close_cleanly(&self) -> Result<(), LogError> {
+        self.want_flush();
         self.sync_round();
-        self.flush_relaxed();
         let mut cells = self.cells();
         cells.push(Arc::clone(&self.metadata));
         for cell in &cells {

@@ -36,10 +36,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         report
     }
 
-    /// Flushes relaxed partitions, which nobody waits for.
-    pub(crate) fn flush_relaxed(&self) -> SyncReport {
+    /// Puts relaxed partitions, which nobody waits for, into the next round: only the thread that
+    /// runs rounds makes anything durable.
+    pub(crate) fn want_flush(&self) {
         let waiting = std::mem::take(&mut *self.unflushed.lock().expect("no panic holds the list"));
-        self.make_durable(waiting)
+        if !waiting.is_empty() {
+            self.unsynced.lock().expect("no panic holds the list").extend(waiting);
+            self.clock.sync_wanted();
+        }
     }
 
     fn make_durable(&self, waiting: Vec<Arc<Cell<D>>>) -> SyncReport {

@@ -44,7 +44,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// producers. To be called about once a second.
     pub fn upkeep(&self) {
         self.remove_doomed();
-        self.flush_relaxed();
+        self.want_flush();
         let config = self.image().broker_config();
         let now = self.clock.now();
         let mut kept_up_at = self.kept_up_at.lock().expect("only upkeep locks this");
@@ -61,8 +61,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     fn remove_doomed(&self) {
         let doomed = std::mem::take(&mut *self.doomed.lock().expect("no panic holds the list"));
         for cell in doomed {
-            if let Err(error) = self.directory.delete_log(place_of(cell.id, &cell.topic)) {
-                tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
+            let (id, topic) = (cell.id, cell.topic.clone());
+            // A log must be gone before its files: a round that still had it would vouch for them.
+            if let Err(still_used) = Arc::try_unwrap(cell).map(drop) {
+                self.doomed.lock().expect("no panic holds the list").push(still_used);
+                continue;
+            }
+            if let Err(error) = self.directory.delete_log(place_of(id, &topic)) {
+                tracing::warn!(%topic, partition = %id.partition, %error,
                     "a deleted topic's files could not be removed; the next start tries again");
             }
         }

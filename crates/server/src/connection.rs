@@ -69,7 +69,9 @@ pub(crate) async fn serve(node: Arc<Node>, mut socket: TcpStream, peer: SocketAd
         Err(Ended::Idle(limit)) => tracing::debug!(%peer, ?limit, "idle connection closed"),
         Err(ended) => {
             connection.node.metrics().connections_refused.inc();
-            tracing::warn!(%peer, "kafka connection closed: {ended}");
+            if let Some(suppressed) = connection.node.may_complain() {
+                tracing::warn!(%peer, suppressed, "kafka connection closed: {ended}");
+            }
             if let Ended::Stranger(stranger) = &ended {
                 // A courtesy: whether it arrives does not matter.
                 let _ = socket.try_write(stranger.answer());

@@ -4,6 +4,7 @@
 //! path in order: `connection.rs` → `kafka/produce.rs` → `towpath_driver`'s `produce.rs` → the log.
 
 mod clock;
+mod complaints;
 mod connection;
 pub mod disk;
 mod first_bytes;

@@ -13,6 +13,7 @@ use towpath_metadata as metadata;
 use towpath_model::{BrokerId, TopicPartition, Uuid};
 
 use crate::clock::SystemClock;
+use crate::complaints::Complaints;
 use crate::disk::SystemDisk;
 use crate::kafka::FetchSessions;
 use crate::limits::{Ledger, Limits};
@@ -66,6 +67,7 @@ pub struct Node {
     ledger: Ledger,
     sessions: FetchSessions,
     metrics: Metrics,
+    complaints: Complaints,
     stopping: Arc<AtomicBool>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
@@ -102,6 +104,7 @@ impl Node {
             limits,
             sessions: FetchSessions::new(slots),
             metrics: Metrics::default(),
+            complaints: Complaints::default(),
             settings,
             stopping,
             threads: std::sync::Mutex::new(threads),
@@ -146,6 +149,11 @@ impl Node {
     /// Fresh properties of the broker: dynamic ones over those given at start.
     pub fn broker_config(&self) -> towpath_model::properties::BrokerConfig {
         self.driver.image().broker_config()
+    }
+
+    /// Whether a log line about a stranger may be written now, and how many were left out.
+    pub(crate) fn may_complain(&self) -> Option<u64> {
+        self.complaints.allow(self.driver.clock().now().time)
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -2,4 +2,5 @@
 
 mod api;
 mod manners;
+mod patience;
 mod support;

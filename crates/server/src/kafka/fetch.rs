@@ -3,6 +3,8 @@
 //! A fetch that finds fewer bytes than the client wants is parked on every partition it reads,
 //! with the same watches that acknowledgements use, and read anew when one of them fires.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,9 +24,6 @@ use crate::outgoing::Region;
 
 /// From this version on topics are named by id (KIP-516).
 const IDS_SINCE: i16 = 13;
-
-/// Most bytes of one answer, whatever the client asks for (`fetch.max.bytes`).
-const ANSWER_BYTES_MAX: i32 = 55 * 1024 * 1024;
 
 /// The request, owned, so that it can be read again after a wait.
 struct Wants {
@@ -50,7 +49,8 @@ struct Found {
 }
 
 pub(super) async fn handle(node: &Node, incoming: Incoming) -> Handled {
-    let mut wants = read(&incoming)?;
+    let most = node.broker_config().fetch_bytes_max;
+    let mut wants = read(&incoming, i32::try_from(most).unwrap_or(i32::MAX))?;
     let ask = Ask {
         id: wants.session_id,
         epoch: wants.session_epoch,
@@ -76,28 +76,30 @@ pub(super) async fn handle(node: &Node, incoming: Incoming) -> Handled {
     answer(node, &incoming, session_id, session.as_ref(), is_incremental, found)
 }
 
-fn read(incoming: &Incoming) -> Result<Wants, Unanswerable> {
+/// `most` bounds the answer, whatever the client asks for (`fetch.max.bytes`).
+fn read(incoming: &Incoming, most: i32) -> Result<Wants, Unanswerable> {
     let request: FetchRequest<'_> = incoming.decode()?;
     let mut partitions: Vec<(TopicKey, FetchPartition)> = Vec::new();
+    let mut places: HashMap<(TopicKey, i32), usize> = HashMap::new();
     for topic in &request.topics {
-        let key = TopicKey { name: topic.topic.to_owned(), id: topic_id(topic.topic_id) };
+        let key = TopicKey { name: topic.topic.into(), id: topic_id(topic.topic_id) };
         for partition in &topic.partitions {
             // As in Kafka, the last position asked for a partition wins.
-            let same = partitions
-                .iter_mut()
-                .find(|(k, p)| p.partition == partition.partition && *k == key);
-            match same {
-                Some((_, wanted)) => *wanted = partition.clone(),
-                None => partitions.push((key.clone(), partition.clone())),
+            match places.entry((key.clone(), partition.partition)) {
+                Entry::Occupied(place) => partitions[*place.get()].1 = partition.clone(),
+                Entry::Vacant(place) => {
+                    place.insert(partitions.len());
+                    partitions.push((key.clone(), partition.clone()));
+                }
             }
         }
     }
     let mut forgotten = Vec::new();
     for topic in &request.forgotten_topics_data {
-        let key = TopicKey { name: topic.topic.to_owned(), id: topic_id(topic.topic_id) };
+        let key = TopicKey { name: topic.topic.into(), id: topic_id(topic.topic_id) };
         forgotten.extend(topic.partitions.iter().map(|partition| (key.clone(), *partition)));
     }
-    let max_bytes = request.max_bytes.min(ANSWER_BYTES_MAX);
+    let max_bytes = request.max_bytes.min(most);
     let has_session = 7 <= incoming.version;
     Ok(Wants {
         version: incoming.version,
@@ -244,18 +246,19 @@ fn answer(
     is_incremental: bool,
     found: Vec<Found>,
 ) -> Handled {
+    let news = session.map(|session| {
+        let told: Vec<_> = found.iter().map(|f| (&f.topic, f.partition, told_of(f))).collect();
+        session.lock().expect("no panic holds a session").tell(&told)
+    });
     let mut regions = Vec::new();
     let mut listed: Vec<(TopicKey, Vec<PartitionData<'_>>)> = Vec::new();
+    let mut places: HashMap<TopicKey, usize> = HashMap::new();
     let mut fetched = 0u64;
-    for one in found {
-        let told = told_of(&one);
-        let is_news = session.is_none_or(|session| {
-            let mut session = session.lock().expect("no panic holds a session");
-            session.tell(&one.topic, one.partition, told)
-        });
-        if is_incremental && !is_news {
+    for (at, one) in found.into_iter().enumerate() {
+        if is_incremental && news.as_ref().is_some_and(|news| !news[at]) {
             continue;
         }
+        let told = told_of(&one);
         let records = one.slice.map_or(Blob::Bytes(&[]), |(region, len)| {
             let index = u32::try_from(regions.len()).expect("partitions of a request are bounded");
             regions.push(region);
@@ -274,10 +277,11 @@ fn answer(
             records: Some(records),
             ..Default::default()
         };
-        match listed.iter_mut().find(|(topic, _)| *topic == one.topic) {
-            Some((_, partitions)) => partitions.push(data),
-            None => listed.push((one.topic, vec![data])),
-        }
+        let place = *places.entry(one.topic).or_insert_with_key(|topic| {
+            listed.push((topic.clone(), Vec::new()));
+            listed.len() - 1
+        });
+        listed[place].1.push(data);
     }
     node.metrics().record_bytes_fetched.inc_by(fetched);
     let responses = listed

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use towpath_metadata::{ConfigEntry, Refusal, Resource, ResourceKind};
+use towpath_metadata::{ConfigEntry, ConfigSource, Refusal, Resource, ResourceKind};
 use towpath_protocol::messages::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
     DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -50,6 +50,13 @@ fn describe(node: &Node, asked: &DescribeConfigsResource<'_>) -> Result<Vec<Conf
         name: asked.resource_name.to_owned(),
     };
     let mut entries = node.driver().image().describe(&resource)?;
+    if resource.kind == ResourceKind::Broker {
+        // Given with the data directory itself, so the metadata does not have it.
+        for entry in entries.iter_mut().filter(|entry| entry.name() == "log.dirs") {
+            entry.value = Some(node.data_directory().display().to_string());
+            entry.source = ConfigSource::Static;
+        }
+    }
     // An empty list of keys asks for all of them, as null does.
     if let Some(keys) = asked.configuration_keys.as_ref().filter(|keys| !keys.is_empty()) {
         entries.retain(|entry| keys.contains(&entry.name()));

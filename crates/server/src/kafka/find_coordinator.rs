@@ -23,10 +23,12 @@ pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
                 "The coordinator is not available.",
             ),
         },
-        TRANSACTION => {
-            (ErrorCode::CoordinatorNotAvailable, "Transactions are not served by this version.")
-        }
-        _ => (ErrorCode::InvalidRequest, ""),
+        // Not "not available", which clients would ask again until their time is up.
+        TRANSACTION => (
+            ErrorCode::TransactionalIdAuthorizationFailed,
+            "Transactions are not served by this version.",
+        ),
+        _ => (ErrorCode::InvalidRequest, "Only coordinators of groups (key type 0) are here."),
     };
     let (host, port) = incoming.peer.address_of(node);
     let (node_id, host, port) = if error == ErrorCode::None {

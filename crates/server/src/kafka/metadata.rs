@@ -3,6 +3,8 @@
 //! A topic that is asked for and missing is created first where auto-creation is on; the answer
 //! then already has it, where Kafka would make the client ask again.
 
+use std::collections::HashMap;
+
 use towpath_metadata::{Image, NewTopic, PartitionState, Refusal, Topic};
 use towpath_model::{TopicName, Uuid, is_internal_topic};
 use towpath_protocol::ErrorCode;
@@ -38,7 +40,7 @@ enum Wanted<'a> {
 pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: MetadataRequest<'_> = incoming.decode()?;
     let wanted = wanted(incoming.version, &request);
-    let mut uncreated = Vec::new();
+    let mut uncreated = HashMap::new();
     if let Wanted::Names(names) = &wanted
         && (incoming.version <= ALWAYS_CREATES_UNTIL || request.allow_auto_topic_creation)
         && node.broker_config().auto_create_topics
@@ -80,7 +82,7 @@ fn wanted<'a>(version: i16, request: &MetadataRequest<'a>) -> Wanted<'a> {
 }
 
 /// Creates what is missing; returns what could not be, and why.
-async fn create_missing(node: &Node, names: &[&str]) -> Vec<(String, ErrorCode)> {
+async fn create_missing(node: &Node, names: &[&str]) -> HashMap<String, ErrorCode> {
     let missing: Vec<NewTopic> = {
         let image = node.driver().image();
         names
@@ -91,7 +93,7 @@ async fn create_missing(node: &Node, names: &[&str]) -> Vec<(String, ErrorCode)>
             .collect()
     };
     if missing.is_empty() {
-        return Vec::new();
+        return HashMap::new();
     }
     let asked: Vec<String> = missing.iter().map(|topic| topic.name.clone()).collect();
     match node.create_topics(missing).await {
@@ -114,7 +116,7 @@ fn answer(
     incoming: &Incoming,
     request: &MetadataRequest<'_>,
     wanted: &Wanted<'_>,
-    uncreated: &[(String, ErrorCode)],
+    uncreated: &HashMap<String, ErrorCode>,
 ) -> Handled {
     let image = node.driver().image();
     let topics: Vec<MetadataResponseTopic<'_>> = match wanted {
@@ -126,7 +128,7 @@ fn answer(
         Wanted::Refused(error, entries) => {
             let refused = entries.iter().map(|(name, id)| MetadataResponseTopic {
                 error_code: (*error).into(),
-                name: name.or(Some("").filter(|_| incoming.version < BY_ID_SINCE)),
+                name: name.or(Some("")),
                 topic_id: wire_id(*id),
                 ..Default::default()
             });
@@ -154,13 +156,13 @@ fn by_name<'a>(
     image: &'a Image,
     name: &'a str,
     request: &MetadataRequest<'_>,
-    uncreated: &[(String, ErrorCode)],
+    uncreated: &HashMap<String, ErrorCode>,
 ) -> MetadataResponseTopic<'a> {
     if let Some(topic) = image.topic(name) {
         return found(topic, request);
     }
-    let error = match uncreated.iter().find(|(failed, _)| failed == name) {
-        Some((_, error)) => *error,
+    let error = match uncreated.get(name) {
+        Some(error) => *error,
         None if TopicName::new(name).is_err() => ErrorCode::InvalidTopicException,
         None => ErrorCode::UnknownTopicOrPartition,
     };

@@ -1,0 +1,105 @@
+//! A broker in this process, on a port and a directory of its own.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use towpath_driver::Settings;
+use towpath_model::BrokerId;
+use towpath_server::{KafkaListener, Limits, Node, NodeSettings, random_uuid};
+
+use crate::wire::Wire;
+
+/// How a test's broker differs from the usual one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    /// Broker properties and their values.
+    pub(crate) properties: Vec<(&'static str, &'static str)>,
+    pub(crate) limits: Limits,
+}
+
+/// A running broker; dropped, it stops cleanly.
+pub(crate) struct Broker {
+    node: Arc<Node>,
+    runtime: Runtime,
+    stop: watch::Sender<bool>,
+    serving: Option<JoinHandle<()>>,
+    address: SocketAddr,
+    options: Options,
+    directory: Option<TempDir>,
+}
+
+impl Broker {
+    pub(crate) fn start() -> Broker {
+        Broker::start_with(Options::default())
+    }
+
+    pub(crate) fn start_with(options: Options) -> Broker {
+        Broker::start_in(tempfile::tempdir().unwrap(), options)
+    }
+
+    fn start_in(directory: TempDir, options: Options) -> Broker {
+        let node = Node::start(settings(directory.path(), &options)).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = runtime.block_on(KafkaListener::bind(any_port)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = Some(runtime.spawn(listener.serve(Arc::clone(&node), stopped)));
+        Broker { node, runtime, stop, serving, address, options, directory: Some(directory) }
+    }
+
+    /// Stops cleanly and starts again with the same data.
+    pub(crate) fn restart(mut self) -> Broker {
+        let directory = self.directory.take().expect("only restart() takes it");
+        let options = self.options.clone();
+        drop(self);
+        Broker::start_in(directory, options)
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&self) -> Wire {
+        Wire::connect(self.address)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(serving) = self.serving.take() {
+            let _ = self.runtime.block_on(serving);
+        }
+        self.node.stop();
+    }
+}
+
+fn settings(data: &Path, options: &Options) -> NodeSettings {
+    // A group of one need not wait for others.
+    let mut statics = [("group.initial.rebalance.delay.ms", "0")].to_vec();
+    statics.extend(&options.properties);
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    NodeSettings {
+        data: data.to_owned(),
+        driver: Settings {
+            broker_id: BrokerId(1),
+            statics: statics.into_iter().map(owned).collect(),
+            incarnation: random_uuid(),
+            addresses: Vec::new(),
+        },
+        advertised: None,
+        limits: options.limits.clone(),
+        http_creates_topics: false,
+    }
+}

@@ -1,0 +1,15 @@
+//! The Kafka port from outside: a whole broker in this process, and raw frames over TCP.
+//!
+//! These tests are about what a client may rely on, so they speak only the protocol; what is odd
+//! about an answer is explained in `docs/kafka-behaviour.md`.
+
+mod broker;
+mod configs;
+mod connections;
+mod every_version;
+mod fetch;
+mod groups;
+mod produce;
+mod restart;
+mod topics;
+mod wire;

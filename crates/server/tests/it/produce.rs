@@ -1,0 +1,139 @@
+//! Produce: order, acknowledgements, and topics that go away.
+
+use std::time::Duration;
+
+use towpath_protocol::messages::*;
+use towpath_protocol::{ApiKey, ErrorCode};
+
+use crate::broker::Broker;
+use crate::wire::{Produced, Wire, batch, numbered, produce_request, produced};
+
+#[test]
+fn pipelined_batches_keep_their_order() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("topic", 1, &[]);
+    let count = 60;
+    for at in 0..count {
+        let value = format!("{at}");
+        wire.send(9, &produce_request("topic", 0, -1, &batch(&[&value])));
+    }
+    for at in 0..count {
+        let answer = produced(&wire.receive(ApiKey::Produce, 9));
+        assert_eq!((answer.error, answer.base_offset), (ErrorCode::None, at));
+    }
+    let wanted: Vec<String> = (0..count).map(|at| at.to_string()).collect();
+    assert_eq!(wire.fetch("topic", 0).values(), wanted);
+}
+
+#[test]
+fn acks_0_has_no_answer_and_an_error_ends_the_connection() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("topic", 1, &[]);
+    wire.send(9, &produce_request("topic", 0, 0, &batch(&["silent"])));
+    // The next answer belongs to the next request.
+    assert_eq!(wire.produce("topic", &batch(&["loud"])).base_offset, 1);
+    wire.send(9, &produce_request("absent", 0, 0, &batch(&["lost"])));
+    assert!(wire.is_closed());
+    assert_eq!(broker.connect().fetch("topic", 0).values(), ["silent", "loud"]);
+}
+
+#[test]
+fn acks_1_is_answered_and_other_numbers_are_refused() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("topic", 1, &[]);
+    let mut ask = |acks| produced(&wire.ask(9, &produce_request("topic", 0, acks, &batch(&["a"]))));
+    assert_eq!(ask(1).base_offset, 0);
+    assert_eq!(ask(2).error, ErrorCode::InvalidRequiredAcks);
+    assert_eq!(ask(-1).base_offset, 1);
+}
+
+#[test]
+fn a_topic_deleted_meanwhile_refuses_records_and_its_successor_takes_them() {
+    let broker = Broker::start();
+    let (mut wire, mut other) = (broker.connect(), broker.connect());
+    wire.create("topic", 1, &[]);
+    assert_eq!(wire.produce("topic", &batch(&["old"])).base_offset, 0);
+    other.delete("topic");
+    assert_eq!(wire.produce("topic", &batch(&["x"])).error, ErrorCode::UnknownTopicOrPartition);
+    other.create("topic", 1, &[]);
+    assert_eq!(wire.produce("topic", &batch(&["new"])).base_offset, 0);
+    assert_eq!(wire.fetch("topic", 0).values(), ["new"]);
+}
+
+#[test]
+fn deleting_a_topic_under_load_answers_every_request() {
+    let broker = Broker::start();
+    let (mut wire, mut other) = (broker.connect(), broker.connect());
+    wire.create("topic", 1, &[]);
+    for _ in 0..40 {
+        wire.send(9, &produce_request("topic", 0, -1, &batch(&["a"])));
+    }
+    other.delete("topic");
+    for _ in 0..40 {
+        let error = produced(&wire.receive(ApiKey::Produce, 9)).error;
+        let expected =
+            [ErrorCode::None, ErrorCode::UnknownTopicOrPartition, ErrorCode::NotLeaderOrFollower];
+        assert!(expected.contains(&error), "{error:?}");
+    }
+}
+
+/// A producer id as clients get it.
+pub(crate) fn producer_id(wire: &mut Wire) -> i64 {
+    let request = InitProducerIdRequest { transactional_id: None, ..Default::default() };
+    let answer = wire.ask(4, &request);
+    let answer: InitProducerIdResponse = answer.read();
+    assert_eq!(answer.error_code, 0);
+    answer.producer_id
+}
+
+#[test]
+fn a_repeated_batch_is_stored_once() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("topic", 1, &[]);
+    let id = producer_id(&mut wire);
+    assert_ne!(id, producer_id(&mut wire));
+    let first = numbered(id, 0, &["a", "b"]);
+    assert_eq!(wire.produce("topic", &first).base_offset, 0);
+    assert_eq!(wire.produce("topic", &numbered(id, 2, &["c"])).base_offset, 2);
+    let again = wire.produce("topic", &first);
+    assert_eq!((again.error, again.base_offset), (ErrorCode::None, 0));
+    assert_eq!(
+        wire.produce("topic", &numbered(id, 9, &["gap"])).error,
+        ErrorCode::OutOfOrderSequenceNumber
+    );
+    assert_eq!(wire.fetch("topic", 0).values(), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_repeat_sent_before_the_first_answer_waits_for_the_same_sync() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("topic", 1, &[]);
+    let id = producer_id(&mut wire);
+    let first = numbered(id, 0, &["a"]);
+    for _ in 0..2 {
+        wire.send(9, &produce_request("topic", 0, -1, &first));
+    }
+    let answers: Vec<Produced> =
+        (0..2).map(|_| produced(&wire.receive(ApiKey::Produce, 9))).collect();
+    for answer in answers {
+        assert_eq!((answer.error, answer.base_offset), (ErrorCode::None, 0));
+    }
+    assert_eq!(wire.fetch("topic", 0).high_watermark, 1);
+}
+
+#[test]
+fn durability_relaxed_is_acknowledged_and_readable() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("topic", 1, &[("durability", "relaxed")]);
+    assert_eq!(wire.produce("topic", &batch(&["a"])).base_offset, 0);
+    assert_eq!(wire.fetch("topic", 0).values(), ["a"]);
+    // The upkeep flushes it; nothing changes for readers.
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(wire.fetch("topic", 0).high_watermark, 1);
+}

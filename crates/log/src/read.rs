@@ -144,7 +144,14 @@ impl<D: Disk> Log<D> {
             if end < start.next_offset {
                 return Ok(None);
             }
-            return self.slice(opened, start, end, max_bytes as u64, at_least_one_batch);
+            let segment_end = opened.summary.next_offset;
+            let slice = self.slice(opened, start, end, max_bytes as u64, at_least_one_batch)?;
+            // Headers are walked without their checksums: damage since the last check must not
+            // send a reader back, or beyond what it may see.
+            if slice.as_ref().is_some_and(|s| s.next_offset <= from || end < s.next_offset) {
+                return Err(ReadError::CorruptBatch { from, to: segment_end });
+            }
+            return Ok(slice);
         }
         Ok(None)
     }
@@ -164,7 +171,6 @@ impl<D: Disk> Log<D> {
             }
             (to, next_offset) = (start.position + start.bytes, start.next_offset);
         }
-        assert!(next_offset <= end);
         Ok(Some(Slice {
             file: opened.file,
             position: start.position,
@@ -238,7 +244,8 @@ impl<D: Disk> Log<D> {
         let mut scan = Scan::headers(fitting.0, summary.bytes, SMALL_BUFFER);
         while let Found::Batch { header, position, .. } = self.step(&mut scan, opened)? {
             let to = position + header.size_in_bytes() as u64;
-            if end < header.next_offset() || limit < to {
+            let follows = fitting.1 <= header.base_offset();
+            if !follows || end < header.next_offset() || limit < to {
                 break;
             }
             fitting = (to, header.next_offset());
@@ -298,7 +305,8 @@ pub(crate) fn index_of(
     let mut walked = Summary::empty(summary.base_offset);
     let mut scan = Scan::headers(0, summary.bytes, crate::scan::LARGE_BUFFER);
     while let Found::Batch { header, position, .. } = scan.next(file)? {
-        if header.base_offset() < walked.next_offset {
+        // A damaged header may say anything; an index only names places inside the segment.
+        if header.base_offset() < walked.next_offset || summary.next_offset < header.next_offset() {
             break;
         }
         index.note(&Indexed {

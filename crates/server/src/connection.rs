@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::disk::SystemDisk;
 use crate::first_bytes::Stranger;
 use crate::kafka::{self, Answer, Answered, Peer};
-use crate::limits::Charge;
+use crate::limits::{Charge, SMALL_BYTES};
 use crate::node::Node;
 use crate::outgoing::{Outgoing, send};
 
@@ -95,7 +95,8 @@ struct Connection {
 impl Connection {
     async fn run(&mut self, socket: &mut TcpStream) -> Result<(), Ended> {
         let limits = self.node.limits().clone();
-        let mut since = Instant::now();
+        // When the request that is arriving began, or the last one did; and its newest byte.
+        let (mut since, mut last_byte_at) = (Instant::now(), Instant::now());
         loop {
             while self.under_way.len() < limits.in_flight_max {
                 let Some(frame) = self.next_frame()? else { break };
@@ -119,21 +120,26 @@ impl Connection {
             let may_read = self.under_way.len() < limits.in_flight_max;
             let begun = !self.input.is_empty();
             let patience = if begun { limits.arrival_max(self.needed()) } else { limits.idle_max };
+            let mut deadline = since + patience;
+            if begun {
+                deadline = deadline.min(last_byte_at + limits.request_wait_max);
+            }
             let Connection { node, input, charge, under_way, .. } = &mut *self;
             tokio::select! {
                 biased;
                 answered = under_way.next(), if !under_way.is_empty() => self.take(answered)?,
-                read = timeout_at(since + patience, receive(node, socket, input, charge)),
+                read = timeout_at(deadline, receive(node, socket, input, charge)),
                     if may_read =>
                 {
                     match read {
-                        Err(_) if !self.under_way.is_empty() => since = Instant::now(),
                         Err(_) if begun => return Err(Ended::Slow(patience)),
+                        Err(_) if !self.under_way.is_empty() => since = Instant::now(),
                         Err(_) => return Err(Ended::Idle(patience)),
                         Ok(Ok(0)) => return Ok(()),
                         Ok(Ok(read)) => {
+                            last_byte_at = Instant::now();
                             if !begun {
-                                since = Instant::now();
+                                since = last_byte_at;
                             }
                             self.node.metrics().bytes_in.inc_by(read as u64);
                         }
@@ -198,7 +204,10 @@ async fn receive(
     charge: &mut Charge,
 ) -> io::Result<usize> {
     socket.readable().await?;
-    node.ledger().cover(charge, input.len() + READ_BYTES).await;
+    // The first piece of every request comes from the part of the ledger that large ones cannot
+    // exhaust.
+    let held = input.len() + if input.is_empty() { SMALL_BYTES } else { READ_BYTES };
+    node.ledger().cover(charge, held).await;
     input.reserve(READ_BYTES);
     socket.read_buf(input).await
 }

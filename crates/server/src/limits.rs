@@ -15,7 +15,7 @@ pub struct Limits {
     /// A connection without a request for this long is closed (`connections.max.idle.ms`).
     pub idle_max: Duration,
     /// A request must be complete this long after its first byte, or at
-    /// [`Limits::slowest_bytes_per_s`] when it is large.
+    /// [`Limits::slowest_bytes_per_s`] when it is large; and no byte of it may take this long.
     pub request_wait_max: Duration,
     /// The slowest rate at which a large request may arrive, in bytes per second.
     pub slowest_bytes_per_s: usize,
@@ -54,9 +54,19 @@ impl Limits {
 /// Bytes that one permit stands for.
 const PERMIT_BYTES: usize = 1024;
 
-/// The memory that requests of all connections share.
+/// What every connection may take before the part that large requests share is asked.
+pub(crate) const SMALL_BYTES: usize = 64 * 1024;
+
+/// The memory that requests of all connections share. A quarter of it is for the first
+/// [`SMALL_BYTES`] of each request, so that a few large ones that stall cannot keep small ones out.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
+    small: Pool,
+    large: Pool,
+}
+
+#[derive(Debug, Clone)]
+struct Pool {
     permits: Arc<Semaphore>,
     total: usize,
 }
@@ -65,27 +75,41 @@ pub(crate) struct Ledger {
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
     permits: Vec<OwnedSemaphorePermit>,
-    bytes: usize,
+    small_bytes: usize,
+    large_bytes: usize,
+}
+
+impl Pool {
+    fn new(bytes: usize) -> Self {
+        let total = (bytes / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        Pool { permits: Arc::new(Semaphore::new(total)), total }
+    }
+
+    /// Waits for `bytes` more; returns how many that are in whole permits.
+    async fn take(&self, permits: &mut Vec<OwnedSemaphorePermit>, bytes: usize) -> usize {
+        let missing = bytes.div_ceil(PERMIT_BYTES).min(self.total);
+        let Ok(missing) = u32::try_from(missing) else { return 0 };
+        if 0 < missing {
+            let permit = Arc::clone(&self.permits).acquire_many_owned(missing).await;
+            permits.push(permit.expect("the ledger is never closed"));
+        }
+        missing as usize * PERMIT_BYTES
+    }
 }
 
 impl Ledger {
     /// A ledger over this many bytes.
     #[must_use]
     pub(crate) fn new(bytes: usize) -> Self {
-        let total = (bytes / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
-        Ledger { permits: Arc::new(Semaphore::new(total)), total }
+        Ledger { small: Pool::new(bytes / 4), large: Pool::new(bytes - bytes / 4) }
     }
 
     /// Waits until `charge` covers `bytes`. While it waits, its socket is not read.
     pub(crate) async fn cover(&self, charge: &mut Charge, bytes: usize) {
-        let missing = bytes.saturating_sub(charge.bytes).div_ceil(PERMIT_BYTES);
-        let missing = u32::try_from(missing.min(self.total)).unwrap_or(u32::MAX);
-        if missing == 0 {
-            return;
-        }
-        let permit = Arc::clone(&self.permits).acquire_many_owned(missing).await;
-        charge.permits.push(permit.expect("the ledger is never closed"));
-        charge.bytes += missing as usize * PERMIT_BYTES;
+        let small = bytes.min(SMALL_BYTES).saturating_sub(charge.small_bytes);
+        charge.small_bytes += self.small.take(&mut charge.permits, small).await;
+        let large = bytes.saturating_sub(SMALL_BYTES).saturating_sub(charge.large_bytes);
+        charge.large_bytes += self.large.take(&mut charge.permits, large).await;
     }
 }
 
@@ -95,7 +119,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_ledger_makes_the_next_request_wait_until_one_ends() {
-        let ledger = Ledger::new(8 * 1024);
+        let ledger = Ledger::new(32 * 1024);
         let mut first = Charge::default();
         ledger.cover(&mut first, 8 * 1024).await;
         let mut second = Charge::default();
@@ -103,6 +127,17 @@ mod tests {
         assert!(waits.await.is_err());
         drop(first);
         ledger.cover(&mut second, 1).await;
+    }
+
+    #[tokio::test]
+    async fn large_requests_that_stall_do_not_keep_small_ones_out() {
+        let ledger = Ledger::new(1024 * 1024);
+        let mut large = Charge::default();
+        ledger.cover(&mut large, SMALL_BYTES + 768 * 1024).await;
+        let mut second = Charge::default();
+        let more = ledger.cover(&mut second, SMALL_BYTES + 1024);
+        assert!(tokio::time::timeout(Duration::from_millis(20), more).await.is_err());
+        ledger.cover(&mut Charge::default(), SMALL_BYTES).await;
     }
 
     #[test]

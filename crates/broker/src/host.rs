@@ -23,7 +23,14 @@ pub struct Host<M: StateMachine> {
     /// Logged records not yet committed, each with the offset that follows it.
     uncommitted: VecDeque<(Offset, M::Record)>,
     /// What was decided and waits for its append, with the token that asked (none: time asked).
-    pending: Option<(Option<Token>, Decision<M::Record, M::Reply>)>,
+    pending: Option<Pending<M::Record, M::Reply>>,
+}
+
+/// A decision whose append is under way.
+#[derive(Debug)]
+struct Pending<Record, Reply> {
+    asked_by: Option<Token>,
+    decision: Decision<Record, Reply>,
 }
 
 /// What a new high watermark set free.
@@ -38,12 +45,7 @@ pub struct Advanced<Record, Reply> {
 impl<M: StateMachine> Host<M> {
     /// Hosts a machine whose records up to the log's end have been replayed.
     pub fn new(machine: M) -> Self {
-        Host {
-            machine,
-            parked: VecDeque::new(),
-            uncommitted: VecDeque::new(),
-            pending: None,
-        }
+        Host { machine, parked: VecDeque::new(), uncommitted: VecDeque::new(), pending: None }
     }
 
     /// The state, every appended record applied.
@@ -84,7 +86,7 @@ impl<M: StateMachine> Host<M> {
     ) -> Vec<KeyValue> {
         assert!(self.pending.is_none(), "an append is decided while another one is under way");
         let logged: Vec<KeyValue> = decision.records.iter().filter_map(M::Record::encode).collect();
-        self.pending = Some((token, decision));
+        self.pending = Some(Pending { asked_by: token, decision });
         if logged.is_empty() {
             self.appended(log_end_offset, log_end_offset);
         }
@@ -93,7 +95,7 @@ impl<M: StateMachine> Host<M> {
 
     /// The ordered records lie at `[base_offset, log_end_offset)`.
     pub fn appended(&mut self, base_offset: Offset, log_end_offset: Offset) {
-        let (_, decision) = self.pending.take().expect("an append follows a decision");
+        let Pending { decision, .. } = self.pending.take().expect("an append follows a decision");
         let mut next = base_offset;
         for record in decision.records {
             self.machine.apply(&record);
@@ -103,16 +105,18 @@ impl<M: StateMachine> Host<M> {
             }
         }
         assert!(next == log_end_offset, "as many records were appended as were decided");
-        let parked = decision.replies.into_iter().map(|(token, reply)| (log_end_offset, token, reply));
+        let parked =
+            decision.replies.into_iter().map(|(token, reply)| (log_end_offset, token, reply));
         self.parked.extend(parked);
     }
 
     /// The ordered append did not happen. Returns the tokens that wait for an answer and will get
     /// none from the state machine.
     pub fn append_failed(&mut self) -> Vec<Token> {
-        let (token, decision) = self.pending.take().expect("an append follows a decision");
+        let Pending { asked_by, decision } =
+            self.pending.take().expect("an append follows a decision");
         let mut tokens: Vec<Token> = decision.replies.into_iter().map(|(token, _)| token).collect();
-        tokens.extend(token);
+        tokens.extend(asked_by);
         tokens.sort_unstable();
         tokens.dedup();
         tokens

@@ -1,25 +1,50 @@
-//! An answer that keeps its share of memory until it has been sent.
+//! Answers in JSON, with a line's end for those who read them in a terminal; large ones keep their
+//! share of memory until they have been sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::body::HttpBody;
+use axum::body::{Body, HttpBody};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
 
 use crate::memory::Share;
 
-/// A body of one piece.
-pub(crate) struct Charged {
-    bytes: Option<Bytes>,
-    _share: Share,
+/// A value as JSON.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        json(Body::from(to_line(&self.0)))
+    }
 }
 
-impl Charged {
-    pub(crate) fn new(bytes: Vec<u8>, share: Share) -> Charged {
-        Charged { bytes: Some(bytes.into()), _share: share }
+impl<T: Serialize> Json<T> {
+    /// The same with a share of memory that lives until the peer has taken everything.
+    pub(crate) fn charged(self, share: Share) -> Response {
+        json(Body::new(Charged { bytes: Some(to_line(&self.0).into()), _share: share }))
     }
+}
+
+fn to_line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("texts, numbers and lists are JSON");
+    line.push(b'\n');
+    line
+}
+
+fn json(body: Body) -> Response {
+    let content_type = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, content_type)], body).into_response()
+}
+
+/// A body of one piece.
+struct Charged {
+    bytes: Option<Bytes>,
+    _share: Share,
 }
 
 impl HttpBody for Charged {

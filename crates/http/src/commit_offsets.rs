@@ -1,7 +1,6 @@
 //! `POST /groups/{group}/offsets`: note how far a group has processed. Only for groups without
 //! members: members commit through their own protocol.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use towpath_coordinator::groups::{CommitOffsets, CommitPartition, CommitTopic, Reply, Request};
 use towpath_model::{Offset, PartitionIndex};
 
+use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
 use crate::app::App;
 use crate::body::{AtMost, parse_json, read_body};

@@ -1,6 +1,5 @@
 //! `GET /groups/{group}/offsets`: where a group is.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
@@ -9,6 +8,7 @@ use towpath_driver::NotCoordinator;
 use towpath_model::{Offset, PartitionIndex};
 use towpath_server::Unavailable;
 
+use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
 use crate::body::parse_query;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -10,6 +9,7 @@ use serde::Deserialize;
 use towpath_metadata::NewTopic;
 use towpath_server::random_uuid;
 
+use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, refuse_internal};
 use crate::body::{parse_json, read_body};

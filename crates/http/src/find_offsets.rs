@@ -1,12 +1,12 @@
 //! `GET /topics/{topic}/offsets?timestamp=`: where in each partition a moment lies.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use towpath_driver::OffsetQuery;
 use towpath_model::{PartitionIndex, Timestamp};
 
+use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
 use crate::body::parse_query;

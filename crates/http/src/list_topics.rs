@@ -1,10 +1,10 @@
 //! `GET /topics`: the topics by name, page by page. The broker's own are not among them.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, partition_count};
 use crate::body::parse_query;

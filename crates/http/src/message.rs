@@ -14,13 +14,16 @@ use crate::time::parse_rfc3339;
 /// Longest `producer_id`, in bytes.
 const PRODUCER_ID_BYTES_MAX: usize = 249;
 
+/// Names and values of a record's headers, in their order.
+pub(crate) type RecordHeaders = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
 /// What a caller wants published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewMessage {
     pub(crate) key: Option<Vec<u8>>,
     /// `None` is a tombstone.
     pub(crate) value: Option<Vec<u8>>,
-    pub(crate) headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub(crate) headers: RecordHeaders,
     /// `None`: the time of its arrival.
     pub(crate) timestamp: Option<Timestamp>,
     pub(crate) partition: Option<i32>,
@@ -185,7 +188,7 @@ struct WrittenHeader {
 }
 
 impl WrittenHeaders {
-    fn read(self) -> Result<Vec<(Vec<u8>, Option<Vec<u8>>)>, ApiError> {
+    fn read(self) -> Result<RecordHeaders, ApiError> {
         let read = |header: WrittenHeader| {
             let name = header.name_encoding.decode("the name of a header", header.name)?;
             let decode = |value| header.value_encoding.decode("the value of a header", value);

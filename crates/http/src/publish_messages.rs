@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -19,6 +18,7 @@ use towpath_records::{BatchBuilder, BuilderRefusal, Compression};
 use towpath_replication::Acks;
 use towpath_server::{Appended, PublishError};
 
+use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
 use crate::body::read_body;

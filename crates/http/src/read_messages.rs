@@ -3,16 +3,15 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, Uri, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::Uri;
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use towpath_driver::{Condition, FetchRefusal, OffsetQuery, Position, ReadLimits};
 use towpath_model::{Offset, TopicPartition};
 
-use crate::answer::Charged;
+use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
 use crate::body::parse_query;
@@ -199,9 +198,5 @@ async fn answer(
     let share = app.memory.take(bytes * ANSWER_PER_RECORD_BYTE).await?;
     let answer =
         Messages { messages, next_offset: next_offset.0, high_watermark: high_watermark.0 };
-    let json = serde_json::to_vec(&answer).expect("texts and numbers are JSON");
-    drop(answer);
-    let content_type = HeaderValue::from_static("application/json");
-    let body = Body::new(Charged::new(json, share));
-    Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
+    Ok(Json(answer).charged(share))
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 use towpath_model::properties::{Durability, TopicConfig};
 use towpath_model::{PartitionIndex, TopicId, TopicPartition};
 
+use crate::answer::Json;
 use crate::api_error::ApiError;
 use crate::app::{App, refuse_query};
 use crate::captured::Captured;

@@ -74,12 +74,16 @@ pub(crate) async fn serve(
     router: Router,
     socket: TcpStream,
     peer: SocketAddr,
-    stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
 ) {
     // Answers are written whole; waiting for more bytes in the kernel would only add latency.
     let _ = socket.set_nodelay(true);
     let mut first = [0];
-    match timeout(HEAD_WAIT_MAX, socket.peek(&mut first)).await {
+    let peeked = tokio::select! {
+        peeked = timeout(HEAD_WAIT_MAX, socket.peek(&mut first)) => peeked,
+        _ = stop.changed() => return,
+    };
+    match peeked {
         Ok(Ok(1)) => {}
         Ok(Ok(_)) => return,
         Ok(Err(error)) => return tracing::debug!(%peer, %error, "http connection ended"),

@@ -32,8 +32,8 @@ pub(crate) const SLOWEST_BYTES_PER_S: usize = 64 * 1024;
 /// A client that takes none of its answer for this long is gone.
 pub(crate) const WRITE_STALL_MAX: Duration = Duration::from_secs(30);
 
-/// How long connections may take to end when the broker stops.
-pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// How long requests that are under way may take to end when the broker stops.
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 /// Most messages in one request; beyond: `BODY_TOO_LARGE`.
 pub(crate) const MESSAGES_MAX: usize = 10_000;

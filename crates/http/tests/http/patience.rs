@@ -58,3 +58,15 @@ async fn an_idle_connection_is_closed_after_its_answer() {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok\n"), "{answer}");
     assert!(is_about(waited, 60), "{waited:?}");
 }
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_peers_that_say_nothing() {
+    let broker = Broker::start_with(true, &[]).await;
+    let _silent = TcpStream::connect(broker.address).await.unwrap();
+    let mut idle = TcpStream::connect(broker.address).await.unwrap();
+    idle.write_all(b"GET /livez HTTP/1.1\r\nhost: l\r\n\r\n").await.unwrap();
+    assert_ne!(idle.read(&mut [0; 64]).await.unwrap(), 0);
+    let begun = std::time::Instant::now();
+    broker.stop().await;
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+}

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use towpath_broker::Partition;
-use towpath_log::Log;
+use towpath_broker::{Output, Partition};
 use towpath_log::disk::Disk;
+use towpath_log::{Log, LogError};
 use towpath_model::properties::TopicConfig;
-use towpath_model::{TopicName, TopicPartition};
+use towpath_model::{Offset, Time, TopicName, TopicPartition};
 
 /// One led partition of this process. Shared by everybody who serves it; alive until the last of
 /// them lets go, even when the topic is deleted meanwhile.
@@ -25,6 +25,31 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) awaits_sync: bool,
     /// No longer led here: the topic was deleted or the directory failed.
     pub(crate) closed: bool,
+    /// Its state could not be written; time does not act on it before this.
+    pub(crate) retry_at: Option<Time>,
+}
+
+impl<D: Disk> Slot<D> {
+    /// When time is to act on the state; never on one that is no longer led here.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        let deadline = self.partition.next_deadline().filter(|_| !self.closed)?;
+        Some(self.retry_at.map_or(deadline, |at| at.max(deadline)))
+    }
+
+    /// Moves the log start up to `offset`. The start may have moved although something failed
+    /// afterwards, the removal of a file for one: the core hears what is true.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(crate) fn start_moves_to(
+        &mut self,
+        offset: Offset,
+        out: &mut Vec<Output>,
+    ) -> Result<(), LogError> {
+        let moved = self.log.start_moves_to(offset);
+        self.partition.log_start_moved(self.log.log_start_offset(), out);
+        moved
+    }
 }
 
 impl<D: Disk> Cell<D> {
@@ -35,7 +60,7 @@ impl<D: Disk> Cell<D> {
         log: Log<D>,
         config: Arc<TopicConfig>,
     ) -> Self {
-        let slot = Slot { partition, log, config, awaits_sync: false, closed: false };
+        let slot = Slot { partition, log, config, awaits_sync: false, closed: false, retry_at: None };
         Cell { id, topic, slot: Mutex::new(slot) }
     }
 

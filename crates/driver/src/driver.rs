@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use towpath_broker::{Output, Partition};
 use towpath_log::DataDirectory;
@@ -13,6 +14,10 @@ use towpath_records::{BatchBuilder, BatchHeader, Compression};
 use crate::cell::{Cell, Slot};
 use crate::deadlines::Deadlines;
 use crate::world::{Clock, Delivery, Net};
+
+/// How long time waits after it could not act, because the disk is full or broken: the deadline has
+/// passed already, and without a pause the timer would try again at once, for ever.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What the driver is told at start and never asks again.
 #[derive(Debug, Clone)]
@@ -40,6 +45,10 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) metadata: Arc<Cell<D>>,
     /// Committed metadata, for readers.
     pub(crate) image: RwLock<Image>,
+    /// Held from a step of the metadata until its outputs are carried out. Without it, a request
+    /// that comes when a record is committed and not yet published is told of a topic that nobody
+    /// can find.
+    pub(crate) publishing: Mutex<()>,
     /// Partitions whose newest records wait for a sync round.
     pub(crate) unsynced: Mutex<Vec<Arc<Cell<D>>>>,
     /// Relaxed partitions with unsynced records; the upkeep flushes them.
@@ -109,19 +118,26 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// Lets a partition's core do one step: decide under the lock, append what it orders there,
     /// and carry out the rest after the lock.
+    ///
+    /// The deadline is noted under the lock: of two threads that have left the partition one after
+    /// the other, the first could otherwise overwrite the deadline of the second with its own, and
+    /// whoever waits for that one would wait for ever.
     pub(crate) fn step<R>(
         &self,
         cell: &Arc<Cell<D>>,
         act: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> R,
     ) -> R {
+        // Whoever is answered on the ground of committed metadata must find it published.
+        let is_metadata = Arc::ptr_eq(cell, &self.metadata);
+        let _publishing =
+            is_metadata.then(|| self.publishing.lock().expect("no panic holds the turn"));
         let now = self.clock.now();
         let mut out = Vec::new();
         let mut slot = cell.lock();
         let result = act(&mut slot, now, &mut out);
         self.append_ordered(cell, &mut slot, now, &mut out);
-        let deadline = slot.partition.next_deadline();
+        self.schedule(cell.id, slot.next_deadline());
         drop(slot);
-        self.schedule(cell.id, deadline);
         self.carry_out(out);
         result
     }
@@ -159,11 +175,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                         true
                     }
                     Err(error) => {
-                        tracing::error!(partition = %cell.id, topic = %cell.topic, %error, "cannot write state");
+                        if slot.retry_at.is_none_or(|at| at <= now.time) {
+                            tracing::error!(partition = %cell.id, topic = %cell.topic, %error, "cannot write state");
+                        }
                         false
                     }
                 }
             };
+        slot.retry_at = (!written).then_some(now.time + RETRY_AFTER);
         if !written {
             slot.partition.records_not_appended(out);
         }

@@ -7,7 +7,7 @@ use towpath_coordinator::groups;
 use towpath_log::LogError;
 use towpath_log::disk::Disk;
 use towpath_metadata::{self as metadata, Effect};
-use towpath_model::{Offset, Token, TopicId, TopicName, TopicPartition};
+use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartition};
 
 use crate::config::log_config;
 use crate::driver::Driver;
@@ -108,6 +108,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 slot.partition.configured(config.min_insync_replicas, config.durability, out);
             });
         }
+        if config.durability == Durability::Synced {
+            // What was appended while the topic was relaxed waits for the upkeep; whoever repeats
+            // it, or appends behind it, now waits for the disk.
+            self.want_flush();
+        }
     }
 
     /// Deletes the records below `before` (`None`: below the high watermark). Returns the new log
@@ -130,10 +135,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             if high_watermark < asked {
                 return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });
             }
-            if slot.log.log_start_offset() < asked {
-                slot.log.start_moves_to(asked)?;
-                slot.partition.log_start_moved(asked, out);
-            }
+            slot.start_moves_to(asked, out)?;
             Ok(slot.log.log_start_offset())
         })
     }

@@ -106,6 +106,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             cells: RwLock::new(BTreeMap::new()),
             metadata,
             image: RwLock::new(image.clone()),
+            publishing: Mutex::new(()),
             unsynced: Mutex::new(Vec::new()),
             unflushed: Mutex::new(Vec::new()),
             deadlines: Mutex::default(),
@@ -180,7 +181,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         while self.has_unsynced() {
             self.sync_round();
         }
-        if asked.is_err() || self.image().broker(me).is_none() {
+        // An earlier process of this broker has left a registration too: only a newer one says that
+        // the leader epochs were raised.
+        let registered = self.image().broker(me).map(|broker| broker.epoch);
+        if asked.is_err() || registered <= last {
             return Err(OpenError::NotRegistered);
         }
         Ok(())

@@ -100,7 +100,7 @@ pub(crate) fn lead<D: Disk>(
     log: &Log<D>,
     now: Now,
 ) -> Result<Partition, RecoverError> {
-    let (producers, epochs) = producers_and_epochs(log, now, leadership.producers_max)?;
+    let (producers, epochs) = producers_and_epochs(leadership, log, now)?;
     let Leadership { id, me, partition, config, .. } = *leadership;
     let leader = Leader::new(LeaderStart {
         me,
@@ -119,21 +119,31 @@ pub(crate) fn lead<D: Disk>(
     Ok(Partition::new(id, leader, state))
 }
 
+/// A batch names its leadership outside of its checksum. One that cannot be, because it comes after
+/// this leadership, is damage there and nowhere else: it is no part of the history.
 fn producers_and_epochs<D: Disk>(
+    leadership: &Leadership<'_>,
     log: &Log<D>,
     now: Now,
-    producers_max: usize,
 ) -> Result<(Producers, EpochHistory), RecoverError> {
+    let producers_max = leadership.producers_max;
+    let led = LeaderEpoch(0)..=leadership.partition.leader_epoch;
     let saved = log
         .load_producers(log.log_end_offset())
-        .and_then(|(at, payload)| Some((at, decode_snapshot(&payload, now, producers_max)?)));
+        .and_then(|(at, payload)| Some((at, decode_snapshot(&payload, now, producers_max)?)))
+        .filter(|(_, (_, epochs))| epochs.latest().is_none_or(|latest| led.contains(&latest)));
     let (from, (mut producers, mut epochs)) = saved.unwrap_or_else(|| {
         (log.log_start_offset(), (Producers::new(producers_max), EpochHistory::new()))
     });
     for header in log.headers(from) {
         let header = header?;
         producers.replay(now, &header);
-        epochs.enter(header.leader_epoch(), header.base_offset());
+        if led.contains(&header.leader_epoch()) {
+            epochs.enter(header.leader_epoch(), header.base_offset());
+        } else {
+            tracing::warn!(partition = %leadership.id, offset = %header.base_offset(),
+                leader_epoch = %header.leader_epoch(), "a batch names a leader epoch that never was");
+        }
     }
     epochs.truncate_from_start(log.log_start_offset());
     Ok((producers, epochs))

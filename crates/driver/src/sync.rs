@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use towpath_broker::Outcome;
+use towpath_log::Committed;
 use towpath_log::disk::Disk;
 
 use crate::cell::Cell;
@@ -54,9 +55,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             slot.awaits_sync = false;
             let dirty = if slot.closed { None } else { slot.log.take_dirty() };
             drop(slot);
-            if let Some(dirty) = dirty {
-                round.push(dirty);
-                cells.insert(cell.id, cell);
+            match dirty {
+                Some(dirty) => {
+                    round.push(dirty);
+                    cells.insert(cell.id, cell);
+                }
+                // Whoever moved the log start has synced it meanwhile.
+                None => self.publish_durable(&cell, None),
             }
         }
         let mut report = SyncReport { partitions: round.len(), failed: 0 };
@@ -66,13 +71,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         for committed in self.directory.commit(round) {
             let cell = cells.get(&committed.partition()).expect("a commit answers what was asked");
             match committed.result() {
-                Ok(()) => self.step(cell, |slot, _, out| {
-                    if !slot.closed {
-                        slot.log.committed(&committed);
-                        let durable_offset = slot.log.durable_offset();
-                        slot.partition.synced(durable_offset, out);
-                    }
-                }),
+                Ok(()) => self.publish_durable(cell, Some(&committed)),
                 Err(error) => {
                     tracing::error!(partition = %cell.id, topic = %cell.topic, %error,
                         "sync failed: the partition stops taking writes");
@@ -84,12 +83,23 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         report
     }
 
+    fn publish_durable(&self, cell: &Arc<Cell<D>>, committed: Option<&Committed>) {
+        self.step(cell, |slot, _, out| {
+            if !slot.closed {
+                if let Some(committed) = committed {
+                    slot.log.committed(committed);
+                }
+                let durable_offset = slot.log.durable_offset();
+                slot.partition.synced(durable_offset, out);
+            }
+        });
+    }
+
     /// Stops leading a partition; who waits for it is told why.
     pub(crate) fn close(&self, cell: &Arc<Cell<D>>, outcome: Outcome) {
         self.step(cell, |slot, _, out| {
             slot.closed = true;
             slot.partition.resign(outcome, out);
         });
-        self.schedule(cell.id, None);
     }
 }

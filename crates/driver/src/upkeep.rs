@@ -33,7 +33,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 self.cell(id)
             };
             match cell {
-                Some(cell) => self.step(&cell, |slot, now, out| slot.partition.expire(now, out)),
+                Some(cell) => self.step(&cell, |slot, now, out| {
+                    if !slot.closed {
+                        slot.partition.expire(now, out);
+                    }
+                }),
                 None => self.schedule(id, None),
             }
         }
@@ -113,8 +117,7 @@ fn retire<D: Disk>(
     let Some(retention) = retention(&slot.config) else { return Ok(()) };
     let limit = slot.partition.leader().high_watermark();
     if let Some(start) = slot.log.expired(now.wall, &retention, limit) {
-        slot.log.start_moves_to(start)?;
-        slot.partition.log_start_moved(start, out);
+        slot.start_moves_to(start, out)?;
     }
     Ok(())
 }

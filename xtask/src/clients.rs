@@ -140,6 +140,7 @@ const CLIENTS: &[Client] = &[
     Client { name: "sarama", kit: Kit::Go, program: "sarama" },
     Client { name: "Java client", kit: Kit::Java, program: "ClientTest.java" },
     Client { name: "console tools", kit: Kit::JavaTools, program: "console_tools.py" },
+    Client { name: "wire behaviour", kit: Kit::Oracle, program: "check.py" },
 ];
 
 impl Client {

@@ -56,7 +56,7 @@ def create_topics():
                  ("min.insync.replicas", "0"), ("segment.bytes", "10"), ("compression.type", "brotli"), ("preallocate", "maybe"),
                  ("min.cleanable.dirty.ratio", "1.5"), ("max.message.bytes", "-1"), ("message.timestamp.type", "x"), ("message.format.version", "3.0"),
                  ("segment.bytes", "99999999999"), ("remote.storage.enable", "true"), ("retention.ms", " 5000 "), ("cleanup.policy", "delete,compact"), ("cleanup.policy", "compact,compact")):
-        show(f"config {k}={v!r}", ask(f"{T}cf{abs(hash((k, v)))}", configs=[(k, v)]))
+        show(f"config {k}={v!r}", ask(f"{T}cf{abs(hash((k, str(v))))}", configs=[(k, v)]))
     show("min.insync.replicas 2 on one replica", ask(T + "mi", configs=[("min.insync.replicas", "2")]))
     show("same config twice", ask(T + "c2", configs=[("retention.ms", "1"), ("retention.ms", "2")]))
     show("assignments 0:[1],1:[1], -1/-1", ask(T + "as", -1, -1, assignments=[(0, [1]), (1, [1])]))
@@ -71,7 +71,7 @@ def create_topics():
     show("timeout 0", attempt("CreateTopics", 4, {"Topics": [{**dup, "Name": T + "t0"}], "TimeoutMs": 0}))
     show("timeout -1", attempt("CreateTopics", 4, {"Topics": [{**dup, "Name": T + "t1"}], "TimeoutMs": -1}))
     time.sleep(0.3)
-    show("  did timeout 0 create it?", attempt("Metadata", 4, {"Topics": [{"Name": T + "t0"}, {"Name": T + "t1"}]})["Topics"])
+    show("  did timeout 0 create it?", attempt("Metadata", 4, {"Topics": [{"Name": T + "t0"}, {"Name": T + "t1"}], "AllowAutoTopicCreation": False})["Topics"])
     answer = ask(T + "full", configs=[("retention.ms", "1000")], whole=True)["Topics"][0]
     show("v7 configs: names", [c["Name"] for c in answer["Configs"]])
     show("v7 configs: not source 5", [c for c in answer["Configs"] if c["ConfigSource"] != 5])

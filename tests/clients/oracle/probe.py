@@ -7,7 +7,8 @@ import time
 import wire
 
 BOOTSTRAP = os.environ.get("BOOTSTRAP", "127.0.0.1:29092")
-RUN = f"{int(time.time()) % 1_000_000:06d}"
+# Part of every name, so that a probe can be asked again of the same broker.
+RUN = os.environ.get("RUN") or f"{int(time.time()) % 1_000_000:06d}"
 
 ERRORS = {
     -1: "UNKNOWN_SERVER_ERROR", 0: "ok", 1: "OFFSET_OUT_OF_RANGE", 2: "CORRUPT_MESSAGE", 3: "UNKNOWN_TOPIC_OR_PARTITION",
@@ -82,9 +83,11 @@ def create(topic, partitions=1, **configs):
         "TimeoutMs": 10000,
     })
     assert answer["Topics"][0]["ErrorCode"] in (0, 36), answer
-    for _ in range(100):
-        found = attempt("Metadata", 9, {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False})["Topics"][0]
-        if found["ErrorCode"] == 0 and len(found["Partitions"]) == partitions:
+    # Kafka answers before the broker leads the partitions.
+    every = [{"PartitionIndex": i, "Timestamp": -1} for i in range(partitions)]
+    for _ in range(200):
+        found = attempt("ListOffsets", 4, {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": every}]})
+        if all(p["ErrorCode"] == 0 for p in found["Topics"][0]["Partitions"]):
             break
         time.sleep(0.05)
     return answer["Topics"][0]["TopicId"]
@@ -101,6 +104,9 @@ def produce(topic, data, *, partition=0, version=9, acks=-1, txn=None, full=Fals
 
 def sections(*functions):
     """Runs the functions named on the command line, or all."""
+    # Made by the first question about a group; here, so that answers do not depend on who asked before.
+    while attempt("FindCoordinator", 2, {"Key": RUN, "KeyType": 0})["ErrorCode"] != 0:
+        time.sleep(0.1)
     wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
     for function in functions:
         if not wanted or function.__name__ in wanted:

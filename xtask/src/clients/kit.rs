@@ -23,6 +23,8 @@ pub(super) enum Kit {
     Java,
     /// A Python program that starts Java tools.
     JavaTools,
+    /// A Python program that reads message descriptions out of Kafka's client library.
+    Oracle,
 }
 
 impl Kit {
@@ -35,6 +37,7 @@ impl Kit {
             Kit::Node => vec!["node", "npm"],
             Kit::Java => vec!["java", "mvn"],
             Kit::JavaTools => vec!["python3", "java", "mvn"],
+            Kit::Oracle => vec!["python3", "mvn"],
         }
     }
 
@@ -71,6 +74,14 @@ impl Kit {
                 let mut tools = with("python3", [sources.join("java").join(program)]);
                 tools.env("CLASSPATH", kafka_class_path()?);
                 Ok(tools)
+            }
+            Kit::Oracle => {
+                let class_path = kafka_class_path()?;
+                let library = class_path.split(':').find(|jar| jar.contains("/kafka-clients-"));
+                let library = library.context("Kafka's client library is not installed")?;
+                let mut oracle = with("python3", [sources.join("oracle").join(program)]);
+                oracle.env("KAFKA_CLIENTS_JAR", library);
+                Ok(oracle)
             }
         }
     }

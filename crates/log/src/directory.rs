@@ -215,8 +215,11 @@ impl<D: Disk> DataDirectory<D> {
         config: LogConfig,
     ) -> Result<(Log<D>, Recovery), LogError> {
         let partition = place.partition();
-        let replayed = lock_of(&self.inner.replayed).remove(&partition);
+        let replayed = lock_of(&self.inner.replayed).get(&partition).copied();
         let (log, recovery) = recover::open(self.clone(), &place, config, replayed)?;
+        // Not before: an attempt that failed leaves it to the next one, which must not cut what the
+        // write-ahead file has made durable.
+        lock_of(&self.inner.replayed).remove(&partition);
         self.supersede(partition);
         lock_of(&self.inner.generations).insert(partition, Arc::clone(&log.generation));
         Ok((log, recovery))

@@ -459,13 +459,18 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Writes what is known now as the newest checkpoint.
+    /// Writes what is known now as the newest checkpoint. When that fails the newest one is what it
+    /// was: a round must not write later what was refused now.
     pub(crate) fn write_checkpoint(&self) -> Result<(), LogError> {
         let mut checkpoints = self.checkpoints();
+        let before = checkpoints.latest.clone();
         checkpoints.latest.log_start = self.log_start;
         checkpoints.latest.durable = self.durable;
         checkpoints.latest.epochs.clone_from(&self.epochs);
-        checkpoints.save().inspect_err(|error| self.fail_unless_full(error))
+        checkpoints.save().inspect_err(|error| {
+            checkpoints.latest = before;
+            self.fail_unless_full(error);
+        })
     }
 
     /// A failed sync leaves unknown what the disk holds; a full disk is only full.

@@ -211,6 +211,27 @@ fn a_start_that_was_moved_never_goes_back_wherever_it_crashes() {
 }
 
 #[test]
+fn a_start_that_a_full_disk_refused_to_move_is_not_moved_by_a_later_round() {
+    let disk = MemoryDisk::default();
+    let (directory, _) = open(&disk);
+    let (mut log, _) = open_log(&directory, 0);
+    append(&mut log, 2, 100);
+    commit(&directory, &mut [&mut log]);
+    disk.set_room(Some(0));
+    assert!(log.start_moves_to(Offset(1)).unwrap_err().is_disk_full());
+    disk.set_room(None);
+    // The second one rolls, so this round writes a checkpoint.
+    append(&mut log, 1, 1900);
+    append(&mut log, 1, 1900);
+    commit(&directory, &mut [&mut log]);
+    assert_eq!(log.log_start_offset(), Offset(0));
+    drop((log, directory));
+    disk.kill();
+    let (directory, _) = open(&disk);
+    assert_eq!(open_log(&directory, 0).0.log_start_offset(), Offset(0));
+}
+
+#[test]
 fn producer_states_are_kept_two_deep_and_passed_over_when_damaged() {
     let (disk, _directory, mut log) = filled(&[1, 2, 3]);
     assert_eq!(log.load_producers(Offset(3)), None);

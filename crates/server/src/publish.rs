@@ -15,8 +15,11 @@ use towpath_replication::Acks;
 use crate::node::Node;
 use crate::waiters::Wait;
 
-/// Largest batch after decompression: a bomb ends here, whatever it declares.
-const PLAIN_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Largest batch after decompression, for topics with batches of ordinary size: a bomb ends here,
+/// whatever it declares. Clients bound their batches before they compress them, at 16 MiB or less.
+const PLAIN_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// A topic that takes larger batches also takes this many times their size after decompression.
+const PLAIN_BYTES_PER_BYTE: usize = 4;
 
 thread_local! {
     /// Working memory of validation, per worker thread: validation never waits.
@@ -78,7 +81,8 @@ fn rules(config: &TopicConfig, now: Now) -> ProduceRules {
     let as_size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
     ProduceRules {
         batch_bytes_max: as_size(config.max_message_bytes),
-        plain_bytes_max: PLAIN_BYTES_MAX,
+        plain_bytes_max: PLAIN_BYTES_MAX
+            .max(as_size(config.max_message_bytes).saturating_mul(PLAIN_BYTES_PER_BYTE)),
         record_bytes_max: as_size(config.max_decompressed_message_bytes),
         requires_keys: config.cleanup_policy.compact,
         timestamp_type: match config.message_timestamp_type {
@@ -123,7 +127,7 @@ impl Node {
             let Some(wanted) = wanted_codec(config).filter(|wanted| codec != Some(*wanted)) else {
                 return Ok((validated, None));
             };
-            let mut again = recompress(batch, wanted, PLAIN_BYTES_MAX, scratch)?;
+            let mut again = recompress(batch, wanted, rules.plain_bytes_max, scratch)?;
             let validated = validate_produced(&again, &rules, scratch)?;
             again.shrink_to_fit();
             Ok::<_, PublishError>((validated, Some(again)))

@@ -1,9 +1,11 @@
 //! Groups: two members, one leaves, offsets.
 
+use std::time::{Duration, Instant};
+
 use towpath_protocol::messages::*;
 use towpath_protocol::{ApiKey, ErrorCode};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Options};
 use crate::wire::{Wire, code};
 
 /// Commits without being a member.
@@ -168,10 +170,10 @@ fn offsets_of_a_deleted_topic_are_gone() {
     commit(&mut wire, "group", "topic", 7, "");
     wire.delete("topic");
     wire.create("topic", 1, &[]);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(5);
     while committed(&mut wire, "group", "topic").0 != -1 {
-        assert!(std::time::Instant::now() < deadline, "the old topic's offset is still there");
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(Instant::now() < deadline, "the old topic's offset is still there");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -181,4 +183,40 @@ fn an_unknown_topic_cannot_be_committed() {
     let mut wire = broker.connect();
     assert_eq!(commit(&mut wire, "group", "absent", 7, ""), ErrorCode::UnknownTopicOrPartition);
     assert_eq!(committed(&mut wire, "group", "absent").0, -1);
+}
+
+#[test]
+fn an_old_commit_with_a_retention_of_its_own_expires_with_its_group() {
+    let properties = vec![("offsets.retention.check.interval.ms", "100")];
+    let broker = Broker::start_with(Options { properties, ..Options::default() });
+    let mut wire = broker.connect();
+    wire.create("topic", 1, &[]);
+    commit(&mut wire, "lasting", "topic", 7, "");
+    let request = OffsetCommitRequest {
+        group_id: "group",
+        retention_time_ms: 1,
+        topics: vec![OffsetCommitRequestTopic {
+            name: "topic",
+            partitions: vec![OffsetCommitRequestPartition {
+                committed_offset: 7,
+                committed_metadata: Some(""),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let answer = wire.ask(2, &request);
+    let answer: OffsetCommitResponse<'_> = answer.read();
+    assert_eq!(answer.topics[0].partitions[0].error_code, 0);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while committed(&mut wire, "group", "topic").0 != -1 {
+        assert!(Instant::now() < deadline, "the offset is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(committed(&mut wire, "lasting", "topic").0, 7);
+    let answer = wire.ask(0, &ListGroupsRequest::default());
+    let answer: ListGroupsResponse<'_> = answer.read();
+    let groups: Vec<&str> = answer.groups.iter().map(|group| group.group_id).collect();
+    assert_eq!(groups, ["lasting"]);
 }

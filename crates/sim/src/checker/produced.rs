@@ -70,7 +70,33 @@ impl PartitionHistory {
             .entry(id_of(header)?)
             .or_insert_with(|| Sent { fixed: fixed.to_vec(), answer: Answer::Maybe });
         ensure!(sent.fixed == fixed, "workload", "one sequence was used for two batches");
+        if sent.answer == Answer::Refused {
+            // It is tried again after a refusal that may pass, such as a full disk.
+            sent.answer = Answer::Maybe;
+        }
         Ok(())
+    }
+
+    /// Whether the batch that was sent like this has an acknowledgement.
+    #[must_use]
+    pub fn is_acknowledged(&self, header: &BatchHeader) -> bool {
+        let sent = id_of(header).ok().and_then(|id| self.sent.get(&id));
+        sent.is_some_and(|sent| matches!(sent.answer, Answer::Acknowledged(_)))
+    }
+
+    /// A topic of relaxed durability lost everything from `end` on: what was acknowledged there is
+    /// gone for good, and the offsets may name other records. Returns how many acknowledged batches
+    /// were lost.
+    pub fn lost_from(&mut self, end: Offset) -> u64 {
+        let mut lost = 0;
+        for sent in self.sent.values_mut() {
+            if matches!(sent.answer, Answer::Acknowledged(offset) if end <= offset) {
+                sent.answer = Answer::Refused;
+                lost += 1;
+            }
+        }
+        self.seen.retain(|base, _| *base < end);
+        lost
     }
 
     /// The client hears about a batch. No answer never takes back an answer.
@@ -235,6 +261,25 @@ mod tests {
         let (other, bytes) = batch(0, 2, 2);
         assert_eq!(invariant(history.read(&other, &bytes, Offset(2))), "INV-R13");
         assert_eq!(invariant(history.check_log(Offset(0), &[batch(0, 2, 2)])), "INV-R13");
+    }
+
+    #[test]
+    fn what_a_relaxed_topic_lost_may_not_come_back() {
+        let mut history =
+            history(&[Answer::Acknowledged(Offset(0)), Answer::Acknowledged(Offset(2))]);
+        let log = [batch(0, 0, 2), batch(2, 2, 2)];
+        assert_eq!(history.lost_from(Offset(2)), 1);
+        assert_eq!(history.check_log(Offset(0), &log[..1]), Ok(()));
+        assert_eq!(invariant(history.check_log(Offset(0), &log)), "INV-P6");
+    }
+
+    #[test]
+    fn a_refused_batch_may_be_sent_again() {
+        let mut history = history(&[Answer::Refused]);
+        let (header, bytes) = batch(0, 0, 2);
+        history.sent(&header, &bytes).unwrap();
+        history.answered(&header, Answer::Acknowledged(Offset(0))).unwrap();
+        assert!(history.is_acknowledged(&header));
     }
 
     #[test]

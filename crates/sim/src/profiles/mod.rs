@@ -1,5 +1,6 @@
 //! All profiles, by name.
 
+pub mod broker;
 pub mod journal;
 pub mod log;
 
@@ -8,7 +9,7 @@ use crate::profile::Profile;
 /// Every profile, in the order in which a campaign runs them.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Profile] {
-    &[&journal::Journal, &log::Log, &log::LogCalls]
+    &[&journal::Journal, &log::Log, &log::LogCalls, &broker::Broker]
 }
 
 /// The profile with this name.

@@ -53,11 +53,12 @@ fn request(address: SocketAddr, method: &str, path: &str, body: Option<&Value>) 
     stream.set_write_timeout(Some(PATIENCE))?;
     let body = body.map(Value::to_string).unwrap_or_default();
     let length = body.len();
-    write!(
-        stream,
+    // In one piece, so that even a stranger that answers and hangs up has read all of it.
+    let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    )?;
+    );
+    stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     parse(&bytes)

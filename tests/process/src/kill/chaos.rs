@@ -31,7 +31,8 @@ pub(super) struct Done {
 /// How a broker under load is started. Groups form at once: a campaign has no time to wait for
 /// members that may still come.
 pub(super) fn start(data: &Path, load: &Load) -> Start {
-    Start::serve(data).at(load.addresses)
+    let at_once = ["--set", "group.initial.rebalance.delay.ms=0"];
+    Start::serve(data).at(load.addresses).arguments(at_once)
 }
 
 /// Kills `times` times, and leaves the broker running.

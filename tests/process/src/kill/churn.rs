@@ -13,6 +13,8 @@ use crate::kafka::{KafkaConnection, Refused};
 
 /// Topics that live at a time.
 const LIVING_MAX: usize = 6;
+/// Attempts, 10 ms apart, until somebody gives a broker up.
+const ATTEMPTS_MAX: u32 = 3_000;
 
 /// What must be there: living topics and the values that were acknowledged in them.
 #[derive(Debug, Default)]
@@ -78,36 +80,41 @@ impl Link<'_> {
         if churned.living.len() < LIVING_MAX && rng.bool() {
             let name = format!("churn-{number}");
             let partitions = rng.i32(1..4);
-            let created = self.retry(|link| link.create_topic(&name, partitions, &[]));
-            tolerate(created, ErrorCode::TopicAlreadyExists)?;
+            let done = ErrorCode::TopicAlreadyExists;
+            self.retry(Some(done), |link| link.create_topic(&name, partitions, &[]))?;
             churned.living.insert(name, Vec::new());
             return Ok(());
         }
         let Some(name) = rng.choice(churned.living.keys()).cloned() else { return Ok(()) };
         if rng.u8(..3) != 0 {
             let value = format!("value {number}").into_bytes();
-            self.retry(|link| link.produce(&name, 0, &[&value]))?;
+            self.retry(None, |link| link.produce(&name, 0, &[&value]).map(drop))?;
             churned.living.entry(name).or_default().push(value);
             return Ok(());
         }
-        let deleted = self.retry(|link| link.delete_topic(&name));
-        tolerate(deleted, ErrorCode::UnknownTopicOrPartition)?;
+        self.retry(Some(ErrorCode::UnknownTopicOrPartition), |link| link.delete_topic(&name))?;
         churned.living.remove(&name);
         churned.deleted.insert(name);
         Ok(())
     }
 
-    /// Repeats `work` until the broker answers; a refusal is an answer.
-    fn retry<T>(&mut self, work: impl Fn(&mut KafkaConnection) -> Result<T>) -> Result<T> {
+    /// Repeats `work` until the broker answers. `done` is the refusal of a repeat whose work was done
+    /// by the attempt before, the answer of which was lost.
+    fn retry(
+        &mut self,
+        done: Option<ErrorCode>,
+        work: impl Fn(&mut KafkaConnection) -> Result<()>,
+    ) -> Result<()> {
         let mut last = None;
-        for _ in 0..5_000 {
+        for _ in 0..ATTEMPTS_MAX {
             if self.connection.is_none() {
                 self.connection = KafkaConnection::open(self.load.addresses.kafka).ok();
             }
             if let Some(connection) = &mut self.connection {
                 match work(connection) {
-                    Ok(done) => return Ok(done),
+                    Ok(()) => return Ok(()),
                     Err(error) => match error.downcast_ref::<Refused>() {
+                        Some(Refused(code)) if Some(*code) == done => return Ok(()),
                         Some(Refused(code)) if !code.is_retriable() => return Err(error),
                         // A topic that was just created becomes writable a moment later.
                         Some(_) => last = Some(error),
@@ -124,13 +131,5 @@ impl Link<'_> {
             Some(error) => Err(error.context("the broker does not come back")),
             None => bail!("the broker does not come back"),
         }
-    }
-}
-
-/// A repeated request may find its work done by the attempt whose answer was lost.
-fn tolerate(outcome: Result<()>, done_before: ErrorCode) -> Result<()> {
-    match outcome {
-        Err(error) if error.downcast_ref::<Refused>() == Some(&Refused(done_before)) => Ok(()),
-        outcome => outcome,
     }
 }

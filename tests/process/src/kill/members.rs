@@ -34,7 +34,7 @@ async fn take_part(load: &Arc<Load>, rng: &mut Rng, member: u32, stays: bool) ->
     let config = load.client_config().map_err(|e| Error::InvalidArgument(e.to_string()))?;
     let cluster = Cluster::connect(config).await?;
     let mut consumer = GroupConsumer::new(cluster, group_config(load, member))?;
-    let life = Duration::from_millis(if stays { u64::MAX / 4 } else { rng.u64(500..6_000) });
+    let life = Duration::from_millis(if stays { u64::MAX / 4 } else { rng.u64(300..3_000) });
     let began = Instant::now();
     // Leaving while the load still runs is part of it; the last ones stay to read to the end.
     while load.is_reading() && (began.elapsed() < life || !load.is_writing()) {
@@ -57,7 +57,7 @@ async fn take_part(load: &Arc<Load>, rng: &mut Rng, member: u32, stays: bool) ->
         }
     }
     commit(load, &mut consumer, member).await;
-    if rng.u8(..3) != 0 || !load.is_reading() {
+    if rng.u8(..6) != 0 || !load.is_reading() {
         consumer.close().await?;
     }
     Ok(())

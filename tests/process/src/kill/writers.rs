@@ -50,7 +50,7 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
                 0 => (EVENTS, EVENTS_PARTITIONS),
                 _ => (ORDERS, ORDERS_PARTITIONS),
             };
-            let partition = rng.i32(..partitions);
+            let partition = rng.i32(0..partitions);
             let stamp = load.writers().sending(topic, writer, Some(partition));
             let value = stamp.to_value(rng.usize(..400));
             let record = OutgoingRecord::new(topic, value).partition(partition);
@@ -58,8 +58,8 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
                 Ok(delivery) => burst.push((topic, stamp, delivery)),
                 Err(error) => {
                     load.writers().told(topic, stamp, fate_of(&Err(error.clone())));
-                    if matches!(error, Error::ProducerStopped { .. }) {
-                        load.fail(format!("a producer stopped by itself: {error}"));
+                    if !error.is_retriable() && !matches!(error, Error::TimedOut { .. }) {
+                        load.fail(format!("{topic} {stamp} was not even taken: {error}"));
                         return Ok(());
                     }
                 }

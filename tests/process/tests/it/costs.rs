@@ -62,7 +62,8 @@ fn an_idle_broker_takes_little_memory_and_no_time() {
     let after = broker.cost().unwrap();
     let most = bound(20_000_000, 60_000_000);
     assert!(after.resident_bytes < most, "{after:?}");
-    let cpu = after.cpu - before.cpu;
+    // Time of threads that ended meanwhile is told in steps of 10 ms, so it may seem to go back.
+    let cpu = after.cpu.saturating_sub(before.cpu);
     let most = bound(Duration::from_millis(15), Duration::from_millis(60));
     assert!(cpu < most, "3 s of nothing took {cpu:?} of processor time");
     assert!(after.threads < 24 && after.open_files < 64, "{after:?}");

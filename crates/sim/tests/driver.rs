@@ -1,0 +1,278 @@
+//! The driver at moments that a campaign rarely meets: one fault each, and what must follow.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use towpath_broker::OFFSETS_TOPIC;
+use towpath_coordinator::groups::{self, CommitOffsets, CommitPartition, CommitTopic};
+use towpath_driver::{Clock, Delivery, Driver, Net, OpenError, Produced, Settings};
+use towpath_log::Identity;
+use towpath_metadata::{NewTopic, Overrides, Request, Resource, ResourceKind};
+use towpath_model::{
+    BrokerId, LeaderEpoch, Now, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Time,
+    Timestamp, Token, TopicPartition, Uuid,
+};
+use towpath_records::{
+    BatchBuilder, Compression, ProduceRules, Scratch, TimestampType, validate_produced,
+};
+use towpath_replication::Acks;
+use towpath_sim::{SimClock, SimDisk, Trace};
+
+const ROOT: &str = "/data";
+
+/// One machine's time; nobody needs to be woken here.
+#[derive(Debug, Clone, Default)]
+struct TestClock(Arc<Mutex<SimClock>>);
+
+impl Clock for TestClock {
+    fn now(&self) -> Now {
+        self.0.lock().unwrap().now()
+    }
+
+    fn sync_wanted(&self) {}
+
+    fn wake_at(&self, _: Time) {}
+}
+
+/// Everything that was ever answered.
+#[derive(Debug, Clone, Default)]
+struct Answers(Arc<Mutex<Vec<(Token, Delivery)>>>);
+
+impl Net for Answers {
+    fn deliver(&self, token: Token, delivery: Delivery) {
+        self.0.lock().unwrap().push((token, delivery));
+    }
+}
+
+struct Broker {
+    driver: Arc<Driver<SimDisk, TestClock, Answers>>,
+    clock: TestClock,
+    answers: Answers,
+}
+
+fn id(seed: u8) -> Uuid {
+    Uuid::from_random_bytes([seed; 16])
+}
+
+fn disk() -> SimDisk {
+    SimDisk::new(1, Trace::hashing())
+}
+
+fn open(disk: &SimDisk) -> Result<Broker, OpenError> {
+    let (clock, answers) = (TestClock::default(), Answers::default());
+    let identity = || Identity {
+        cluster_id: "test".to_owned(),
+        node_id: BrokerId(1),
+        directory_id: id(1),
+    };
+    let settings = Settings {
+        broker_id: BrokerId(1),
+        statics: Overrides::new(),
+        incarnation: id(2),
+        addresses: Vec::new(),
+    };
+    let (disk, root) = (disk.clone(), Path::new(ROOT));
+    let driver =
+        Driver::open(disk, root, identity, "boot", settings, clock.clone(), answers.clone())?;
+    Ok(Broker { driver, clock, answers })
+}
+
+/// Ends the process without a word to the broker.
+fn kill(disk: &SimDisk, broker: Broker) {
+    drop(broker);
+    disk.kill();
+    disk.restart();
+}
+
+impl Broker {
+    fn sync(&self) {
+        while self.driver.has_unsynced() {
+            self.driver.sync_round();
+        }
+    }
+
+    fn ask_metadata(&self, request: Request) {
+        self.driver.ask_metadata(Token(1), request).unwrap();
+        self.sync();
+    }
+
+    fn create(&self, name: &str, configs: &[(&str, &str)]) -> TopicPartition {
+        let topic = NewTopic {
+            partitions: 1,
+            internal: name.starts_with("__"),
+            configs: configs.iter().map(|(k, v)| ((*k).into(), Some((*v).into()))).collect(),
+            ..NewTopic::named(name, id(u8::try_from(name.len()).unwrap()))
+        };
+        self.ask_metadata(Request::CreateTopics { topics: vec![topic], validate_only: false });
+        self.driver.partition_of(name, PartitionIndex(0)).expect("it was created")
+    }
+
+    /// Appends one record as producer 7.
+    fn produce(&self, id: TopicPartition, sequence: i32, acks: Acks, token: u64) -> Produced {
+        let mut builder = BatchBuilder::new(Compression::None, Timestamp(1));
+        builder.set_producer(ProducerId(7), ProducerEpoch(0), Sequence(sequence));
+        builder.append(Timestamp(1), None, Some(b"record"), std::iter::empty()).unwrap();
+        let mut batch = builder.build();
+        let rules = ProduceRules {
+            batch_bytes_max: 1 << 20,
+            plain_bytes_max: 1 << 20,
+            record_bytes_max: 1 << 20,
+            requires_keys: false,
+            timestamp_type: TimestampType::CreateTime,
+            timestamp_before_ms_max: i64::MAX,
+            timestamp_after_ms_max: i64::MAX,
+            now: Timestamp(0),
+        };
+        let validated = validate_produced(&batch, &rules, &mut Scratch::new()).unwrap();
+        self.driver.produce(id, &mut batch, &validated, acks, Token(token)).unwrap()
+    }
+
+    fn leader_epoch(&self, id: TopicPartition) -> LeaderEpoch {
+        self.driver.position(id, None).unwrap().leader_epoch
+    }
+
+    fn durable_offset(&self, id: TopicPartition) -> Offset {
+        self.driver.with_partition(id, |partition| partition.leader().durable_offset()).unwrap()
+    }
+
+    /// Commits an offset that expires at once.
+    fn commit_offset(&self, token: u64) -> Result<(), towpath_driver::NotCoordinator> {
+        let partition = CommitPartition {
+            partition: PartitionIndex(0),
+            offset: Offset(1),
+            leader_epoch: None,
+            metadata: "".into(),
+        };
+        let topics =
+            vec![CommitTopic { name: "topic".into(), id: Uuid::ZERO, partitions: vec![partition] }];
+        let commit = CommitOffsets {
+            group: "group".into(),
+            member_id: "".into(),
+            group_instance_id: None,
+            generation: None,
+            retention: Some(Duration::from_millis(1)),
+            knows_group_id_not_found: true,
+            topics,
+        };
+        self.driver.ask_group("group", Token(token), groups::Request::CommitOffsets(commit))
+    }
+
+    /// Breaks the data directory through a partition that nothing else depends on.
+    fn break_directory(&self, disk: &SimDisk, through: TopicPartition) {
+        disk.fail_sync_in(1);
+        self.produce(through, 0, Acks::None, 0);
+        self.sync();
+        assert!(self.driver.is_failed());
+    }
+
+    fn advance(&self, wait: Duration) {
+        self.clock.0.lock().unwrap().advance(wait);
+    }
+}
+
+#[test]
+fn a_start_that_cannot_say_that_it_started_does_not_start() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let partition = broker.create("topic", &[]);
+    broker.produce(partition, 0, Acks::All, 2);
+    broker.sync();
+    let epoch = broker.leader_epoch(partition);
+    kill(&disk, broker);
+    let mut refused = 0;
+    for nth in 1..30 {
+        let disk = disk.fork(nth);
+        disk.fail_sync_in(nth);
+        match open(&disk) {
+            Err(_) => refused += 1,
+            Ok(broker) => assert!(epoch < broker.leader_epoch(partition), "sync {nth}"),
+        }
+    }
+    assert!(0 < refused);
+}
+
+#[test]
+fn time_pauses_while_the_state_cannot_be_written() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    broker.create(OFFSETS_TOPIC, &[]);
+    let other = broker.create("other", &[]);
+    broker.commit_offset(2).unwrap();
+    broker.sync();
+    broker.break_directory(&disk, other);
+    broker.advance(Duration::from_secs(3600));
+    broker.driver.expire_due();
+    let now = broker.clock.now().time;
+    let next = broker.driver.next_deadline().expect("the offset still waits to expire");
+    assert_eq!(next, now + Duration::from_secs(1));
+    broker.advance(Duration::from_secs(1));
+    broker.driver.expire_due();
+    assert!(now + Duration::from_secs(1) < broker.driver.next_deadline().unwrap());
+}
+
+#[test]
+fn time_does_not_act_on_a_partition_that_was_closed() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    broker.create(OFFSETS_TOPIC, &[]);
+    disk.fail_sync_in(1);
+    broker.commit_offset(2).unwrap();
+    broker.sync();
+    let told = broker.answers.0.lock().unwrap().iter().any(|(token, _)| *token == Token(2));
+    assert!(told, "whoever waits hears of the failure");
+    assert!(broker.commit_offset(3).is_err());
+    broker.driver.upkeep();
+    assert_eq!(broker.driver.next_deadline(), None);
+}
+
+#[test]
+fn a_damaged_leader_epoch_does_not_stop_the_start() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let partition = broker.create("topic", &[]);
+    broker.produce(partition, 0, Acks::All, 2);
+    broker.sync();
+    kill(&disk, broker);
+    let segment = |(path, _): &(String, Vec<u8>)| path.contains("topics") && path.ends_with(".log");
+    let (path, _) = disk.files().into_iter().find(segment).expect("a segment was written");
+    // The leader epoch lies behind the base offset and the length.
+    disk.flip_bit(&PathBuf::from(path), 12, 6).unwrap();
+    let broker = open(&disk).unwrap();
+    let position = broker.driver.position(partition, None).unwrap();
+    assert_eq!((position.leader_epoch, position.high_watermark), (LeaderEpoch(1), Offset(1)));
+    let end = broker.driver.with_partition(partition, |partition| {
+        partition.leader().end_offset_of_epoch(LeaderEpoch(1))
+    });
+    assert_eq!(end, Some(Some((LeaderEpoch(1), Offset(1)))));
+}
+
+#[test]
+fn a_topic_that_stops_being_relaxed_makes_durable_what_it_had() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let partition = broker.create("topic", &[("durability", "relaxed")]);
+    assert!(!broker.produce(partition, 0, Acks::All, 2).is_pending);
+    let resource = Resource { kind: ResourceKind::Topic, name: "topic".to_owned() };
+    let values = vec![("durability".to_owned(), Some("synced".to_owned()))];
+    broker.ask_metadata(Request::ReplaceConfigs {
+        resources: vec![(resource, values)],
+        validate_only: false,
+    });
+    assert_eq!(broker.durable_offset(partition), Offset(1));
+    assert!(broker.produce(partition, 1, Acks::All, 3).is_pending);
+    assert!(broker.driver.has_unsynced());
+}
+
+#[test]
+fn what_moving_the_log_start_has_synced_counts_as_durable() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let partition = broker.create("topic", &[("durability", "relaxed")]);
+    broker.produce(partition, 0, Acks::All, 2);
+    broker.produce(partition, 1, Acks::All, 3);
+    broker.driver.delete_records(partition, Some(Offset(1))).unwrap();
+    broker.driver.upkeep();
+    broker.sync();
+    assert_eq!(broker.durable_offset(partition), Offset(2));
+}

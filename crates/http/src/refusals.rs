@@ -113,7 +113,9 @@ pub(crate) fn of_group(refusal: groups::Refusal) -> ApiError {
         | Refusal::RebalanceInProgress
         | Refusal::NonEmptyGroup
         | Refusal::GroupSubscribedToTopic => Code::GroupActive,
-        Refusal::GroupMaxSizeReached | Refusal::TooManyGroups => Code::LimitReached,
+        Refusal::GroupMaxSizeReached | Refusal::TooManyGroups | Refusal::CommitTooLarge => {
+            Code::LimitReached
+        }
         _ => Code::Internal,
     };
     if code == Code::GroupActive {

@@ -23,6 +23,14 @@ pub(super) type GroupOffsets = BTreeMap<Arc<str>, BTreeMap<PartitionIndex, Commi
 /// What the record format can hold, whatever is configured.
 const METADATA_BYTES_MAX: usize = i16::MAX as usize;
 
+/// Most bytes of one commit's records. Each names the group and the topic anew, so that a request
+/// of a few bytes per offset would become thousands; Kafka's bound is `max.message.bytes` of the
+/// internal topic, which is a sixteenth of this.
+const COMMIT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What a record of an offset has besides group, topic and metadata, about.
+const OFFSET_RECORD_BYTES: usize = 64;
+
 /// Most offsets that one step of expiry removes; the rest is due again at once.
 const TOMBSTONES_PER_STEP: usize = 1_000;
 
@@ -63,6 +71,9 @@ impl Groups {
         }
         if request.topics.iter().any(|topic: &CommitTopic| NAME_BYTES_MAX < topic.name.len()) {
             return Err(Refusal::InvalidRequest);
+        }
+        if COMMIT_BYTES_MAX < bytes_of(request) {
+            return Err(Refusal::CommitTooLarge);
         }
         if !self.exists(&request.group) {
             return match request.generation {
@@ -259,6 +270,16 @@ impl Groups {
         }
         records
     }
+}
+
+/// Bytes that the records of a commit will have.
+fn bytes_of(request: &CommitOffsets) -> usize {
+    let topic = |topic: &CommitTopic| {
+        let each = request.group.len() + topic.name.len() + OFFSET_RECORD_BYTES;
+        let metadata: usize = topic.partitions.iter().map(|p| p.metadata.len()).sum();
+        each * topic.partitions.len() + metadata
+    };
+    request.topics.iter().map(topic).sum()
 }
 
 /// What is kept of a commit. The format that has room for an expiry has none for the epoch and the

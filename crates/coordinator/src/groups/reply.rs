@@ -49,6 +49,10 @@ pub enum Refusal {
     /// The note beside a committed offset is longer than configured.
     #[error("the metadata of the offset is too large")]
     OffsetMetadataTooLarge,
+    /// The records of one commit would be larger than one append should be. Kafka:
+    /// INVALID_COMMIT_OFFSET_SIZE.
+    #[error("there are too many offsets in one commit")]
+    CommitTooLarge,
     /// The assignment of the group does not fit into one record of the internal topic. Kafka says
     /// UNKNOWN_SERVER_ERROR.
     #[error("the group's assignment does not fit into one record")]

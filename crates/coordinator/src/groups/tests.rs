@@ -81,3 +81,33 @@ fn metadata_that_no_record_can_hold_is_refused_whatever_is_configured() {
     assert_eq!(commit(32_767), Ok(()));
     assert_eq!(commit(32_768), Err(Refusal::OffsetMetadataTooLarge));
 }
+
+#[test]
+fn a_commit_whose_records_would_dwarf_the_request_is_refused_as_a_whole() {
+    let mut machine = crate::machine::Machine::new(|| Groups::new(config()));
+    let mut commit = |offsets: usize| {
+        let partition = CommitPartition {
+            partition: towpath_model::PartitionIndex(0),
+            offset: towpath_model::Offset(1),
+            leader_epoch: None,
+            metadata: "".into(),
+        };
+        let id = towpath_model::TopicId::ZERO;
+        let partitions = vec![partition; offsets];
+        let (_, decision) = machine.ask(Request::CommitOffsets(CommitOffsets {
+            group: "g".repeat(NAME_BYTES_MAX).into(),
+            member_id: "".into(),
+            group_instance_id: None,
+            generation: None,
+            retention: None,
+            knows_group_id_not_found: true,
+            topics: vec![CommitTopic { name: "t".into(), id, partitions }],
+        }));
+        match &decision.replies[0].1 {
+            Reply::CommitOffsets(result) => (result.clone().err(), decision.records.len()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(commit(2_000).0, None);
+    assert_eq!(commit(2_100), (Some(Refusal::CommitTooLarge), 0));
+}

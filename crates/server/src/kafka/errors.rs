@@ -27,6 +27,7 @@ pub(super) fn of_group_refusal(refusal: groups::Refusal) -> ErrorCode {
         Refusal::NonEmptyGroup => ErrorCode::NonEmptyGroup,
         Refusal::GroupSubscribedToTopic => ErrorCode::GroupSubscribedToTopic,
         Refusal::OffsetMetadataTooLarge => ErrorCode::OffsetMetadataTooLarge,
+        Refusal::CommitTooLarge => ErrorCode::InvalidCommitOffsetSize,
         Refusal::AssignmentTooLarge => ErrorCode::UnknownServerError,
         Refusal::TooManyGroups => ErrorCode::PolicyViolation,
     }

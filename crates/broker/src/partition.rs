@@ -166,6 +166,11 @@ impl Partition {
         self.watches.remove(token, condition);
     }
 
+    /// How many waits there are.
+    pub fn watch_count(&self) -> usize {
+        self.watches.count()
+    }
+
     /// Asks the metadata; false when this partition does not hold it.
     pub fn ask_metadata(
         &mut self,

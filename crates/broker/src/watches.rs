@@ -50,6 +50,10 @@ impl Watches {
         };
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.high_watermark.len() + self.durable.len()
+    }
+
     /// Takes out every token whose condition holds now.
     pub(crate) fn reached(&mut self, high_watermark: Offset, durable: Offset) -> Vec<Token> {
         let mut tokens = take_up_to(&mut self.high_watermark, high_watermark);

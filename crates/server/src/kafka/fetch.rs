@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use towpath_driver::{Condition, FetchRefusal, Position, ReadLimits};
-use towpath_model::{LeaderEpoch, Offset, PartitionIndex, TopicPartition};
+use towpath_model::{LeaderEpoch, Offset, PartitionIndex, Token, TopicPartition};
 use towpath_protocol::messages::{
     FetchPartition, FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData,
 };
@@ -133,23 +133,31 @@ async fn wait_for_bytes(node: &Node, wants: &Wants) -> Vec<Found> {
 async fn park(node: &Node, found: &[Found], deadline: Instant) -> bool {
     let mut wait = node.wait();
     let token = wait.token();
-    let mut watched: Vec<(TopicPartition, Condition)> = Vec::with_capacity(found.len());
-    let mut has_news = false;
+    let mut watches = Watches { node, token, held: Vec::with_capacity(found.len()) };
     for (id, position) in found.iter().filter_map(|f| f.id.zip(f.position)) {
         let condition = Condition::HighWatermark(position.high_watermark.next());
         if node.driver().watch(id, token, condition) {
-            has_news = true;
-            break;
+            return true;
         }
-        watched.push((id, condition));
+        watches.held.push((id, condition));
     }
-    if !has_news {
-        has_news = tokio::time::timeout_at(deadline, wait.answer()).await.is_ok();
+    tokio::time::timeout_at(deadline, wait.answer()).await.is_ok()
+}
+
+/// Gives up its watches, also when the client hangs up and the wait is dropped: a partition that
+/// nobody writes to would keep them for ever.
+struct Watches<'n> {
+    node: &'n Node,
+    token: Token,
+    held: Vec<(TopicPartition, Condition)>,
+}
+
+impl Drop for Watches<'_> {
+    fn drop(&mut self) {
+        for (id, condition) in self.held.drain(..) {
+            self.node.driver().unwatch(id, self.token, condition);
+        }
     }
-    for (id, condition) in watched {
-        node.driver().unwatch(id, token, condition);
-    }
-    has_news
 }
 
 fn find(node: &Node, wants: &Wants) -> Vec<Found> {

@@ -70,6 +70,10 @@ impl Broker {
         Wire::connect(self.address)
     }
 
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

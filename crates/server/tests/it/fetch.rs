@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_model::PartitionIndex;
 use towpath_protocol::messages::*;
 use towpath_protocol::{ApiKey, ErrorCode};
 
@@ -48,6 +49,25 @@ fn a_waiting_fetch_ends_at_its_deadline_with_nothing() {
     let answer: FetchResponse<'_> = answer.read();
     let partition = fetched(&answer.responses[0].partitions[0]);
     assert_eq!((partition.error, partition.bytes.len()), (ErrorCode::None, 0));
+}
+
+#[test]
+fn a_waiting_fetch_whose_client_hangs_up_leaves_nothing_behind() {
+    let broker = Broker::start();
+    let mut reader = broker.connect();
+    reader.create("topic", 1, &[]);
+    let driver = broker.node().driver();
+    let partition = driver.partition_of("topic", PartitionIndex(0)).unwrap();
+    let has_watches = |count: usize| {
+        (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            driver.with_partition(partition, |led| led.watch_count()) == Some(count)
+        })
+    };
+    reader.send(11, &fetch_request("topic", 0, 1, Duration::from_secs(60)));
+    assert!(has_watches(1));
+    drop(reader);
+    assert!(has_watches(0));
 }
 
 #[test]

@@ -135,15 +135,17 @@ async fn publish_sequenced(
     loop {
         while running.len() < PRODUCERS_AT_ONCE {
             let Some((producer, messages)) = producers.next() else { break };
-            running.spawn(publisher::publish(app.clone(), topic.name.clone(), producer, messages));
+            let published = publisher::publish(app.clone(), topic.name.clone(), producer, messages);
+            // Behind the set, which cancels what is in it when the caller hangs up.
+            running.spawn(tokio::spawn(published));
         }
         match running.join_next().await {
             None => return,
-            Some(Ok(published)) => {
+            Some(Ok(Ok(published))) => {
                 published.into_iter().for_each(|(index, result)| results[index] = Some(result));
             }
             // A panic ends the process; nothing cancels these tasks but the stop of the runtime.
-            Some(Err(_)) => {}
+            Some(_) => {}
         }
     }
 }

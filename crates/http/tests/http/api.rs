@@ -386,3 +386,24 @@ async fn a_message_that_was_only_intended_before_a_crash_is_published_once() {
     assert_eq!(values(&broker.get(&read_path(1, "")).await.ok()), ["again"]);
     broker.stop().await;
 }
+
+#[tokio::test]
+async fn a_publisher_that_hangs_up_is_not_kept_waiting_when_it_comes_back() {
+    let broker = Broker::start_with(true, &[]).await;
+    let body = |n: usize| format!(r#"{{"value":"x","producer_id":"p{n}","sequence":1}}"#);
+    broker.post(MESSAGES, &body(0)).await.ok();
+    for n in 1..10 {
+        let body = body(n);
+        let mut socket = tokio::net::TcpStream::connect(broker.address).await.unwrap();
+        let request = format!(
+            "POST {MESSAGES} HTTP/1.1\r\nhost: l\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        tokio::io::AsyncWriteExt::write_all(&mut socket, request.as_bytes()).await.unwrap();
+        drop(socket);
+        let begun = Instant::now();
+        broker.post(MESSAGES, &body).await.ok();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+    broker.stop().await;
+}

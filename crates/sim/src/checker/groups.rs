@@ -115,6 +115,22 @@ impl GroupHistory {
         Ok(())
     }
 
+    /// Whether this offset is committed only if a commit without an answer counts.
+    #[must_use]
+    pub fn is_perhaps(&self, partition: TopicPartition, offset: Option<Offset>) -> bool {
+        let Some(progress) = self.partitions.get(&partition) else { return false };
+        offset != progress.acknowledged
+            && offset.is_some_and(|offset| progress.maybe.contains(&offset))
+    }
+
+    /// An answer that rests on everything that was asked before it says what is committed: earlier
+    /// commits without an answer count no more, or they are this one.
+    pub fn settled(&mut self, partition: TopicPartition, offset: Option<Offset>) {
+        let progress = self.partitions.entry(partition).or_default();
+        progress.acknowledged = offset;
+        progress.maybe.clear();
+    }
+
     /// A member starts to read a partition here; the group skips nothing it has not delivered.
     ///
     /// # Errors
@@ -191,6 +207,16 @@ mod tests {
         assert_eq!(invariant(group.fetched(P0, None)), "INV-C2");
         group.committed(Generation(1), "a", P0, Offset(8)).unwrap();
         assert_eq!(invariant(group.fetched(P0, Some(Offset(7)))), "INV-C2");
+    }
+
+    #[test]
+    fn what_an_answer_has_settled_does_not_change_by_itself() {
+        let mut group = group();
+        group.committed(Generation(1), "a", P0, Offset(5)).unwrap();
+        group.maybe_committed(P0, Offset(7));
+        group.fetched(P0, Some(Offset(7))).unwrap();
+        group.settled(P0, Some(Offset(7)));
+        assert_eq!(invariant(group.fetched(P0, Some(Offset(5)))), "INV-C2");
     }
 
     #[test]

@@ -148,6 +148,11 @@ impl Machine {
         self.running.clone().expect("a profile asks a broker that it has started")
     }
 
+    /// Whether a process runs.
+    pub(in crate::profiles) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// The driver of the process that runs.
     pub(in crate::profiles) fn driver(&self) -> Arc<SimDriver> {
         self.process().driver

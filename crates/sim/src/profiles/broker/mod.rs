@@ -28,6 +28,7 @@ mod world;
 use crate::events::Events;
 use crate::profile::{Profile, Violation};
 use crate::trace::Trace;
+pub(super) use producers::validate;
 use world::World;
 
 /// The profile.

@@ -92,8 +92,7 @@ impl Producer {
     }
 }
 
-/// Rules that refuse nothing the workload draws.
-pub(super) fn permissive_rules() -> ProduceRules {
+fn permissive_rules() -> ProduceRules {
     ProduceRules {
         batch_bytes_max: 1 << 20,
         plain_bytes_max: 1 << 24,
@@ -106,7 +105,8 @@ pub(super) fn permissive_rules() -> ProduceRules {
     }
 }
 
-pub(super) fn validate(bytes: &[u8]) -> Result<Validated, Violation> {
+/// Checks a batch by rules that refuse nothing the workload draws.
+pub(in crate::profiles) fn validate(bytes: &[u8]) -> Result<Validated, Violation> {
     validate_produced(bytes, &permissive_rules(), &mut Scratch::default())
         .map_err(|error| Violation::new("workload", format!("a batch is refused: {error}")))
 }

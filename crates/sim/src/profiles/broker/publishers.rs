@@ -11,6 +11,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use towpath_coordinator::publishers::{Intent, Outcome as Fate, Publisher, Reply, Request};
 use towpath_driver::{Condition, Delivery, Outcome, ProduceFailure};
@@ -27,6 +28,9 @@ use crate::profile::{Violation, ensure};
 
 /// The topic they publish to; it is never deleted.
 pub(super) const WEB: &str = "web";
+
+/// After how long a caller whose request hangs comes back.
+const CALLER_PATIENCE: Duration = Duration::from_secs(31);
 
 /// The result of a publish, as its caller is told.
 type Told = (PartitionIndex, i64);
@@ -119,11 +123,17 @@ impl World {
             if self.rng.percent(if stalls { 40 } else { 5 }) {
                 self.events.note("publisher: caller hung up");
                 caller.flow = None;
+                if stalls {
+                    // It comes back when the broker no longer takes the attempt for one under way.
+                    self.machine.advance(CALLER_PATIENCE);
+                }
             }
             return self.wake_stalled(flow);
         }
         let repeats = caller.is_answered && 0 < caller.sequence && self.rng.percent(20);
-        let gives_up = !caller.is_answered && !self.is_draining && self.rng.percent(5);
+        let has_straggler = self.flows.values().any(|flow| flow.caller == at);
+        let impatience = if has_straggler { 30 } else { 5 };
+        let gives_up = !caller.is_answered && !self.is_draining && self.rng.percent(impatience);
         if gives_up {
             self.events.note("publisher: message given up");
         }

@@ -62,7 +62,8 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    /// The committed metadata. Hold it briefly: changes wait for it.
+    /// The committed metadata. Hold it briefly, and ask neither for it again nor the metadata for
+    /// anything meanwhile: changes wait for it, and both would wait for them.
     pub fn image(&self) -> RwLockReadGuard<'_, Image> {
         self.image.read().expect("a panic while metadata is published ends the process")
     }

@@ -120,7 +120,8 @@ pub(crate) fn lead<D: Disk>(
 }
 
 /// A batch names its leadership outside of its checksum. One that cannot be, because it comes after
-/// this leadership, is damage there and nowhere else: it is no part of the history.
+/// this leadership, is damage there and nowhere else: it is no part of the history. Nor does a header
+/// that cannot be read, in a segment that no recovery scans, keep the broker from starting.
 fn producers_and_epochs<D: Disk>(
     leadership: &Leadership<'_>,
     log: &Log<D>,
@@ -135,15 +136,30 @@ fn producers_and_epochs<D: Disk>(
     let (from, (mut producers, mut epochs)) = saved.unwrap_or_else(|| {
         (log.log_start_offset(), (Producers::new(producers_max), EpochHistory::new()))
     });
-    for header in log.headers(from) {
-        let header = header?;
-        producers.replay(now, &header);
-        if led.contains(&header.leader_epoch()) {
-            epochs.enter(header.leader_epoch(), header.base_offset());
-        } else {
-            tracing::warn!(partition = %leadership.id, offset = %header.base_offset(),
-                leader_epoch = %header.leader_epoch(), "a batch names a leader epoch that never was");
+    let mut from = from;
+    loop {
+        let mut damaged_to = None;
+        for header in log.headers(from) {
+            let header = match header {
+                Err(LogError::Corrupt { from, to, .. }) if from < to => {
+                    tracing::error!(partition = %leadership.id, %from, %to,
+                        "damaged records: who produced them is not known any more");
+                    damaged_to = Some(to);
+                    break;
+                }
+                header => header?,
+            };
+            producers.replay(now, &header);
+            if led.contains(&header.leader_epoch()) {
+                epochs.enter(header.leader_epoch(), header.base_offset());
+            } else {
+                tracing::warn!(partition = %leadership.id, offset = %header.base_offset(),
+                    leader_epoch = %header.leader_epoch(),
+                    "a batch names a leader epoch that never was");
+            }
         }
+        let Some(to) = damaged_to else { break };
+        from = to;
     }
     epochs.truncate_from_start(log.log_start_offset());
     Ok((producers, epochs))

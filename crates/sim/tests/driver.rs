@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use towpath_broker::OFFSETS_TOPIC;
 use towpath_coordinator::groups::{self, CommitOffsets, CommitPartition, CommitTopic};
-use towpath_driver::{Clock, Delivery, Driver, Net, OpenError, Produced, Settings};
+use towpath_driver::{
+    Clock, Delivery, Driver, FetchRefusal, Net, OpenError, Produced, ReadLimits, Settings,
+};
 use towpath_log::Identity;
 use towpath_metadata::{NewTopic, Overrides, Request, Resource, ResourceKind};
 use towpath_model::{
@@ -61,11 +63,8 @@ fn disk() -> SimDisk {
 
 fn open(disk: &SimDisk) -> Result<Broker, OpenError> {
     let (clock, answers) = (TestClock::default(), Answers::default());
-    let identity = || Identity {
-        cluster_id: "test".to_owned(),
-        node_id: BrokerId(1),
-        directory_id: id(1),
-    };
+    let identity =
+        || Identity { cluster_id: "test".to_owned(), node_id: BrokerId(1), directory_id: id(1) };
     let settings = Settings {
         broker_id: BrokerId(1),
         statics: Overrides::new(),
@@ -110,9 +109,20 @@ impl Broker {
 
     /// Appends one record as producer 7.
     fn produce(&self, id: TopicPartition, sequence: i32, acks: Acks, token: u64) -> Produced {
+        self.produce_bytes(id, sequence, acks, token, b"record")
+    }
+
+    fn produce_bytes(
+        &self,
+        id: TopicPartition,
+        sequence: i32,
+        acks: Acks,
+        token: u64,
+        value: &[u8],
+    ) -> Produced {
         let mut builder = BatchBuilder::new(Compression::None, Timestamp(1));
         builder.set_producer(ProducerId(7), ProducerEpoch(0), Sequence(sequence));
-        builder.append(Timestamp(1), None, Some(b"record"), std::iter::empty()).unwrap();
+        builder.append(Timestamp(1), None, Some(value), std::iter::empty()).unwrap();
         let mut batch = builder.build();
         let rules = ProduceRules {
             batch_bytes_max: 1 << 20,
@@ -245,6 +255,30 @@ fn a_damaged_leader_epoch_does_not_stop_the_start() {
         partition.leader().end_offset_of_epoch(LeaderEpoch(1))
     });
     assert_eq!(end, Some(Some((LeaderEpoch(1), Offset(1)))));
+}
+
+#[test]
+fn a_damaged_header_in_an_old_segment_does_not_stop_the_start() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let partition = broker.create("topic", &[("segment.bytes", "1048576")]);
+    for sequence in 0..4 {
+        broker.produce_bytes(partition, sequence, Acks::All, 2, &[7; 600_000]);
+    }
+    broker.sync();
+    kill(&disk, broker);
+    let is_first = |(path, _): &(String, Vec<u8>)| {
+        path.contains("topics") && path.ends_with("00000000000000000000.log")
+    };
+    let (path, _) = disk.files().into_iter().find(is_first).expect("a segment was written");
+    // The number of the format.
+    disk.flip_bit(&PathBuf::from(path), 16, 0).unwrap();
+    let broker = open(&disk).unwrap();
+    let limits = ReadLimits { max_bytes: 1, at_least_one_batch: true };
+    let read = |from| broker.driver.read(partition, None, Offset(from), false, limits);
+    assert!(matches!(read(0), Err(FetchRefusal::Corrupt(_))));
+    assert!(read(3).unwrap().slice.is_some());
+    assert!(broker.produce(partition, 3, Acks::All, 3).is_duplicate);
 }
 
 #[test]

@@ -60,7 +60,8 @@ impl<D: Disk> Cell<D> {
         log: Log<D>,
         config: Arc<TopicConfig>,
     ) -> Self {
-        let slot = Slot { partition, log, config, awaits_sync: false, closed: false, retry_at: None };
+        let slot =
+            Slot { partition, log, config, awaits_sync: false, closed: false, retry_at: None };
         Cell { id, topic, slot: Mutex::new(slot) }
     }
 

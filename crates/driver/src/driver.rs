@@ -161,6 +161,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             let value = record.value.as_deref();
             builder.append(now.wall, Some(&record.key), value, std::iter::empty()).is_ok()
         });
+        if !fits {
+            tracing::error!(partition = %cell.id, topic = %cell.topic, records = records.len(),
+                "a change of state does not fit into one batch");
+        }
         let written = fits
             && !slot.closed
             && {

@@ -16,6 +16,10 @@ use tempfile::TempDir;
 use crate::binary::towpath_binary;
 use crate::cost::Cost;
 
+/// A start takes milliseconds; right after a large build the first sync waits for gigabytes that
+/// are still on their way to the disk.
+pub const READY_PATIENCE: Duration = Duration::from_secs(120);
+
 /// Where a broker listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
@@ -92,7 +96,7 @@ impl Start {
 
     /// Starts the process and waits until it is ready.
     pub fn ready(&self) -> Result<BrokerProcess> {
-        self.begin()?.ready(Duration::from_secs(30))
+        self.begin()?.ready(READY_PATIENCE)
     }
 
     /// Starts the process and does not wait.

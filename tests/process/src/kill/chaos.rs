@@ -11,7 +11,7 @@ use super::load::Load;
 use crate::broker_process::{BrokerProcess, Start};
 
 /// How long a broker may take to be ready, on a machine that does other things as well.
-const READY_PATIENCE: Duration = Duration::from_secs(30);
+const READY_PATIENCE: Duration = Duration::from_secs(120);
 /// How long it may take to stop when asked to, under load.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 

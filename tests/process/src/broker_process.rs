@@ -18,7 +18,7 @@ use crate::cost::Cost;
 
 /// A start takes milliseconds; right after a large build the first sync waits for gigabytes that
 /// are still on their way to the disk.
-pub const READY_PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const READY_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where a broker listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,6 +17,7 @@ fn the_binary_is_small_once_it_is_stripped() {
     let path = towpath_binary().unwrap();
     let loaded = loaded_bytes(&std::fs::read(path).unwrap());
     let most = bound(30_000_000, 120_000_000);
+    println!("{loaded} bytes without symbols");
     assert!(loaded < most, "{} is {loaded} bytes without symbols", path.display());
 }
 
@@ -50,6 +51,7 @@ fn best<T: Ord>(measure: impl Fn(&BrokerProcess) -> T) -> T {
 fn a_start_takes_little_processor_time() {
     let cpu = best(|broker| broker.cost().unwrap().cpu);
     let most = bound(Duration::from_millis(30), Duration::from_millis(400));
+    println!("{cpu:?} of processor time until ready");
     assert!(cpu <= most, "a start took {cpu:?} of processor time");
 }
 
@@ -64,6 +66,7 @@ fn an_idle_broker_takes_little_memory_and_no_time() {
     assert!(after.resident_bytes < most, "{after:?}");
     // Time of threads that ended meanwhile is told in steps of 10 ms, so it may seem to go back.
     let cpu = after.cpu.saturating_sub(before.cpu);
+    println!("idle: {after:?}, {cpu:?} of processor time in 3 s");
     let most = bound(Duration::from_millis(15), Duration::from_millis(60));
     assert!(cpu < most, "3 s of nothing took {cpu:?} of processor time");
     assert!(after.threads < 24 && after.open_files < 64, "{after:?}");

@@ -120,7 +120,12 @@ impl<D: Disk> DataDirectory<D> {
         let lock = lock(&disk, path)?;
         let format = path.join(FORMAT);
         let (identity, is_new) = match Identity::load(&disk, &format)? {
-            Some(identity) => (identity, false),
+            Some(identity) => {
+                // The process that wrote it may have been killed before its name was certain: a
+                // power loss must not leave parts without it.
+                disk.sync_dir(path).map_err(LogError::io("sync names in", path))?;
+                (identity, false)
+            }
             None if has_data(&disk, path)? => return Err(OpenError::NoFormat(path.to_owned())),
             None => {
                 let identity = new_identity();

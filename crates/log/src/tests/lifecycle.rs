@@ -52,6 +52,24 @@ fn a_directory_is_locked_and_belongs_to_an_identity() {
 }
 
 #[test]
+fn a_first_start_may_end_anywhere_and_the_second_one_too() {
+    for (first, second) in (1..14).flat_map(|first| (1..6).map(move |second| (first, second))) {
+        for seed in 0..8 {
+            let disk = MemoryDisk::default();
+            let attempt = || DataDirectory::open(disk.clone(), ROOT.as_ref(), identity, "boot");
+            disk.stop_after(first);
+            drop(attempt());
+            disk.kill();
+            disk.stop_after(second);
+            drop(attempt());
+            disk.power_cut(&mut Dice(seed));
+            let opened = attempt().map(drop);
+            assert!(opened.is_ok(), "stopped at {first}, then at {second}: {opened:?}");
+        }
+    }
+}
+
+#[test]
 fn another_version_is_refused_by_naming_both() {
     let disk = MemoryDisk::default();
     drop(open(&disk));

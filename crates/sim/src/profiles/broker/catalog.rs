@@ -146,8 +146,7 @@ impl Catalog {
         });
         let mut strictest = Retention::default();
         for retention in states.filter(|known| known.id == topic).map(TopicModel::retention) {
-            let lower = |a: Option<Duration>, b: Option<Duration>| a.into_iter().chain(b).min();
-            strictest.time = lower(strictest.time, retention.time);
+            strictest.time = strictest.time.into_iter().chain(retention.time).min();
             strictest.bytes = strictest.bytes.into_iter().chain(retention.bytes).min();
         }
         strictest

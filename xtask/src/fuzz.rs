@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 /// Builds, and fuzzes. The arguments are those of `towpath-fuzz`: `--seconds N`, `--seed S`, and
 /// the names of targets.
-pub fn run(args: &[String]) -> Result<()> {
+pub(crate) fn run(args: &[String]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["run", "--quiet", "--release", "--package", "towpath-fuzz"])

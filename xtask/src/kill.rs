@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 /// Builds, and kills. The arguments are those of `towpath-kill`: `--times N`, `--seed S`,
 /// `--data DIR`.
-pub fn run(args: &[String]) -> Result<()> {
+pub(crate) fn run(args: &[String]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["run", "--quiet", "--release", "--package", "towpath-process"])

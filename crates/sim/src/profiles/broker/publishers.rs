@@ -347,8 +347,11 @@ impl World {
                 }
                 let is_excused = is_overtaken || self.is_full || driver.is_failed();
                 ensure!(is_excused, "INV-P5", "{id}: a publisher's append is refused: {failure}");
-                let model = self.partitions.entry(id).or_default();
-                model.history.answered(&header, Answer::Refused)?;
+                if matches!(failure, ProduceFailure::Storage(_)) {
+                    // Any other refusal may meet a record that another flow has appended before.
+                    let model = self.partitions.entry(id).or_default();
+                    model.history.answered(&header, Answer::Refused)?;
+                }
                 self.finish(flow, intent.number, Fate::NotAppended);
                 self.end_flow(number);
                 Ok(())

@@ -7,10 +7,11 @@ use towpath_coordinator::publishers::Publisher;
 use towpath_coordinator::{groups, publishers};
 use towpath_log::disk::Disk;
 use towpath_metadata as metadata;
-use towpath_model::{Now, Token, TopicPartition};
+use towpath_model::{Now, Token, TopicId, TopicName, TopicPartition};
 
 use crate::cell::Slot;
 use crate::driver::Driver;
+use crate::manage::NOBODY;
 use crate::world::{Clock, Net};
 
 /// This broker does not hold the state that was asked.
@@ -77,8 +78,28 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// Every partition that holds groups and is led here.
     pub fn group_places(&self) -> Vec<TopicPartition> {
-        let topic = self.image().topic(OFFSETS_TOPIC).map(|topic| topic.id);
+        self.places_of(OFFSETS_TOPIC)
+    }
+
+    /// Every partition of an internal topic that is led here.
+    fn places_of(&self, name: &str) -> Vec<TopicPartition> {
+        let topic = self.image().topic(name).map(|topic| topic.id);
         topic.map_or_else(Vec::new, |id| self.cells_of(id).iter().map(|cell| cell.id).collect())
+    }
+
+    /// Tells every group and every publisher here that a topic is gone.
+    pub(crate) fn forget_topic(&self, topic: TopicId, name: &TopicName) {
+        // A coordinator that has just failed forgets with everything else.
+        for place in self.group_places() {
+            let deleted = groups::Request::TopicDeleted { name: name.as_str().into(), id: topic };
+            let _ = self.ask_groups_at(place, NOBODY, deleted);
+        }
+        for place in self.places_of(PUBLISHERS_TOPIC) {
+            let deleted = publishers::Request::TopicDeleted { topic };
+            let _ = self.ask_at(place, |slot, now, out| {
+                slot.partition.ask_publishers(now, NOBODY, deleted, out)
+            });
+        }
     }
 
     /// Asks the state of one HTTP publisher; the answer is delivered to `token`.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use towpath_broker::Outcome;
-use towpath_coordinator::groups;
 use towpath_log::LogError;
 use towpath_log::disk::Disk;
 use towpath_metadata::{self as metadata, Effect};
-use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartition};
+use towpath_model::{Durability, Offset, Token, TopicId, TopicPartition};
 
 use crate::config::log_config;
 use crate::driver::Driver;
@@ -52,7 +51,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             Effect::PartitionRemoved(id) => self.forget_partition(id),
             Effect::TopicDeleted(topic) => {
                 if let Some(name) = deleted {
-                    self.forget_offsets(topic, &name);
+                    self.forget_topic(topic, &name);
                 }
             }
             Effect::TopicConfigChanged(topic) => self.reconfigure(topic),
@@ -83,14 +82,6 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if let Some(cell) = removed {
             self.close(&cell, Outcome::NotLeader);
             self.doomed.lock().expect("no panic holds the list").push(cell);
-        }
-    }
-
-    fn forget_offsets(&self, topic: TopicId, name: &TopicName) {
-        for place in self.group_places() {
-            let deleted = groups::Request::TopicDeleted { name: name.as_str().into(), id: topic };
-            // A coordinator that has just failed forgets the offsets with everything else.
-            let _ = self.ask_groups_at(place, NOBODY, deleted);
         }
     }
 

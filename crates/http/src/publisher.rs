@@ -77,7 +77,7 @@ async fn publish_one(
     let topic = app.topic(topic.as_str())?;
     let publisher = Publisher { topic: topic.id, name: producer.into() };
     let mut producer_id = None;
-    let mut pause = BUSY_PAUSE_MIN;
+    let (mut pause, mut is_resolving) = (BUSY_PAUSE_MIN, false);
     while Instant::now() < deadline {
         let begin = Request::Begin {
             publisher: publisher.clone(),
@@ -93,6 +93,12 @@ async fn publish_one(
             Reply::Resolve(intent) => {
                 let outcome = fate(app, &topic, &intent).await?;
                 finish(app, &publisher, intent.number, outcome);
+                // Where the result cannot be noted (a full disk), the next answer is the same.
+                if is_resolving {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(BUSY_PAUSE_MAX);
+                }
+                is_resolving = true;
             }
             Reply::NeedsProducerId => producer_id = Some(new_producer_id(app).await?),
             Reply::Busy => {

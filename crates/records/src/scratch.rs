@@ -19,7 +19,7 @@ impl Scratch {
     }
 
     /// Gives back what the last batch needed beyond the usual.
-    pub(crate) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         if Scratch::KEPT_BYTES_MAX < self.plain.capacity() {
             self.plain = Vec::new();
         }

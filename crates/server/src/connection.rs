@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::disk::SystemDisk;
@@ -50,7 +51,12 @@ const READ_BYTES: usize = 64 * 1024;
 const GATHER_MAX: usize = 64;
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(node: Arc<Node>, mut socket: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve(
+    node: Arc<Node>,
+    mut socket: TcpStream,
+    peer: SocketAddr,
+    stop: watch::Receiver<bool>,
+) {
     let Ok(local) = socket.local_addr() else { return };
     // Answers are gathered here; waiting for more bytes in the kernel would only add latency.
     let _ = socket.set_nodelay(true);
@@ -61,6 +67,7 @@ pub(crate) async fn serve(node: Arc<Node>, mut socket: TcpStream, peer: SocketAd
         under_way: UnderWay::default(),
         output: Vec::new(),
         heard: false,
+        stop,
         node,
     };
     match connection.run(&mut socket).await {
@@ -90,6 +97,8 @@ struct Connection {
     output: Vec<Outgoing<File>>,
     /// A whole request has arrived before.
     heard: bool,
+    /// Changes when the broker stops: nothing more is read then.
+    stop: watch::Receiver<bool>,
 }
 
 impl Connection {
@@ -98,7 +107,7 @@ impl Connection {
         // When the request that is arriving began, or the last one did; and its newest byte.
         let (mut since, mut last_byte_at) = (Instant::now(), Instant::now());
         loop {
-            while self.under_way.len() < limits.in_flight_max {
+            while self.under_way.len() < limits.in_flight_max && !*self.stop.borrow() {
                 let Some(frame) = self.next_frame()? else { break };
                 self.heard = true;
                 since = Instant::now();
@@ -117,17 +126,22 @@ impl Connection {
                 self.node.metrics().bytes_out.inc_by(sent as u64);
                 continue;
             }
-            let may_read = self.under_way.len() < limits.in_flight_max;
+            let is_stopping = *self.stop.borrow();
+            if is_stopping && self.under_way.is_empty() {
+                return Ok(());
+            }
+            let may_read = !is_stopping && self.under_way.len() < limits.in_flight_max;
             let begun = !self.input.is_empty();
             let patience = if begun { limits.arrival_max(self.needed()) } else { limits.idle_max };
             let mut deadline = since + patience;
             if begun {
                 deadline = deadline.min(last_byte_at + limits.request_wait_max);
             }
-            let Connection { node, input, charge, under_way, .. } = &mut *self;
+            let Connection { node, input, charge, under_way, stop, .. } = &mut *self;
             tokio::select! {
                 biased;
                 answered = under_way.next(), if !under_way.is_empty() => self.take(answered)?,
+                _ = stop.changed(), if !is_stopping => {}
                 read = timeout_at(deadline, receive(node, socket, input, charge)),
                     if may_read =>
                 {

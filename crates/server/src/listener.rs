@@ -16,6 +16,9 @@ use crate::node::Node;
 /// After a failed accept (no file descriptors left, usually) the next try waits.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a stop waits for answers that are under way.
+const DRAIN_MAX: Duration = Duration::from_millis(500);
+
 /// A bound Kafka listener.
 #[derive(Debug)]
 pub struct KafkaListener {
@@ -50,7 +53,9 @@ impl KafkaListener {
             tokio::select! {
                 _ = stop.changed() => break,
                 accepted = self.listener.accept() => match accepted {
-                    Ok((socket, peer)) => admit(&node, &slots, &mut connections, socket, peer),
+                    Ok((socket, peer)) => {
+                        admit(&node, &slots, &mut connections, socket, peer, stop.clone());
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -59,6 +64,9 @@ impl KafkaListener {
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
             }
         }
+        // Answers under way may go out: a client that gets none publishes again.
+        let all_ended = async { while connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(DRAIN_MAX, all_ended).await;
         connections.shutdown().await;
     }
 }
@@ -110,6 +118,7 @@ fn admit(
     connections: &mut JoinSet<()>,
     socket: TcpStream,
     peer: SocketAddr,
+    stop: watch::Receiver<bool>,
 ) {
     let per_address_max = node.broker_config().connections_per_ip_max;
     let slot = match slots.take(peer.ip().to_canonical(), per_address_max) {
@@ -126,7 +135,7 @@ fn admit(
     let node = Arc::clone(node);
     connections.spawn(async move {
         node.metrics().connections.inc();
-        connection::serve(Arc::clone(&node), socket, peer).await;
+        connection::serve(Arc::clone(&node), socket, peer, stop).await;
         node.metrics().connections.dec();
         drop(slot);
     });

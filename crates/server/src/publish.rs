@@ -132,6 +132,8 @@ impl Node {
             again.shrink_to_fit();
             Ok::<_, PublishError>((validated, Some(again)))
         });
+        // What one unusual batch needed is not kept until this thread sees the next one.
+        SCRATCH.with_borrow_mut(Scratch::shrink);
         let (validated, mut again) = checked.inspect_err(|_| {
             self.metrics().batches_refused.inc();
         })?;

@@ -298,7 +298,10 @@ impl<D: Disk> Recover<D> {
     fn walk(&mut self, walk: &mut Walk<D>) -> Result<Next, LogError> {
         loop {
             match walk.step()? {
-                Step::Batch(header, position) if self.follows(&header, walk.next_base) => {
+                Step::Batch(header, position)
+                    if self.follows(&header, walk.next_base)
+                        && fits_segment(&header, walk.summary.base_offset) =>
+                {
                     walk.note(&header, position);
                     note_epoch(&mut self.epochs, &header);
                     self.expected = header.next_offset();
@@ -344,9 +347,10 @@ impl<D: Disk> Recover<D> {
         let was_durable = self.known.is_none_or(|known| self.expected < known);
         walk.scan = Scan::bodies(at, walk.length, LARGE_BUFFER);
         let (expected, next_base, known) = (self.expected, walk.next_base, self.known);
+        let base = walk.summary.base_offset;
         let is_plausible = |header: &BatchHeader| {
             let is_in_segment = next_base.is_none_or(|next| header.next_offset() <= next);
-            expected <= header.base_offset() && is_in_segment
+            expected <= header.base_offset() && is_in_segment && fits_segment(header, base)
         };
         let resumed = walk.resynchronise(is_plausible)?;
         if was_durable {
@@ -668,4 +672,10 @@ pub(crate) fn remove_index_files<D: Disk>(
 fn remove_if_there<D: Disk>(disk: &D, path: &std::path::Path) -> Result<(), LogError> {
     let remove = || if disk.exists(path)? { disk.remove_file(path) } else { Ok(()) };
     remove().map_err(LogError::io("remove", path))
+}
+
+/// A segment spans fewer than 2^31 offsets: a base offset, which no checksum covers, that says
+/// otherwise is damage.
+fn fits_segment(header: &BatchHeader, base_offset: Offset) -> bool {
+    header.last_offset() - base_offset <= i64::from(i32::MAX)
 }

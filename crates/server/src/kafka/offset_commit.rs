@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_coordinator::groups::{CommitOffsets, CommitPartition, CommitTopic, Reply, Request};
-use towpath_model::{Generation, LeaderEpoch, Offset, PartitionIndex, Uuid};
+use towpath_model::{Generation, LeaderEpoch, Offset, PartitionIndex};
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::{
     OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitResponse,
@@ -81,8 +81,10 @@ fn sort_out(
             results.insert((at, partition.partition_index), error);
         }
         if let Some(found) = found.filter(|_| !partitions.is_empty()) {
-            let id = if IDS_SINCE <= version { found.id } else { Uuid::ZERO };
-            asked.push(CommitTopic { name: found.name.as_str().into(), id, partitions });
+            // The id is kept for clients that know only names too: a topic that is created again
+            // under this name does not inherit the offsets.
+            let name = found.name.as_str().into();
+            asked.push(CommitTopic { name, id: found.id, partitions });
             places.push(at);
         }
     }

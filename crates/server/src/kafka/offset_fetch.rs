@@ -54,9 +54,10 @@ pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
 }
 
 fn asks<'a>(node: &Node, version: i16, request: &'a OffsetFetchRequest<'a>) -> Vec<Ask<'a>> {
+    let image = node.driver().image();
     let by_name = |name: &str, partitions: &[i32]| FetchTopic {
         name: name.into(),
-        id: Uuid::ZERO,
+        id: image.topic(name).map_or(Uuid::ZERO, |topic| topic.id),
         partitions: partitions.iter().copied().map(PartitionIndex).collect(),
     };
     if version < GROUPS_SINCE {
@@ -65,7 +66,6 @@ fn asks<'a>(node: &Node, version: i16, request: &'a OffsetFetchRequest<'a>) -> V
         });
         return vec![Ask { group: request.group_id, topics, unknown: Vec::new() }];
     }
-    let image = node.driver().image();
     let mut asks = Vec::with_capacity(request.groups.len());
     for group in &request.groups {
         let mut unknown = Vec::new();
@@ -97,13 +97,23 @@ async fn fetch<'a>(node: &Node, ask: Ask<'a>, require_stable: bool) -> Answer<'a
     let nothing = || nothing_committed(topics.as_deref());
     let fetch = FetchOffsets { group: group.into(), topics: topics.clone(), require_stable };
     let (error, topics) = match node.ask_group(group, Request::FetchOffsets(fetch)).await {
-        Ok(Reply::FetchOffsets(topics)) => (ErrorCode::None, topics),
+        Ok(Reply::FetchOffsets(topics)) => (ErrorCode::None, of_living_topics(node, topics)),
         Ok(_) => (ErrorCode::UnknownServerError, Vec::new()),
         // No group has ever committed anything here.
         Err(Unavailable::NotCoordinator(NotCoordinator::NoTopic)) => (ErrorCode::None, nothing()),
         Err(unavailable) => (errors::of_unavailable_coordinator(unavailable), Vec::new()),
     };
     Answer { group, error, topics, unknown }
+}
+
+/// Leaves out offsets of an earlier topic of the same name.
+fn of_living_topics(node: &Node, mut topics: Vec<FetchedTopic>) -> Vec<FetchedTopic> {
+    let image = node.driver().image();
+    topics.retain(|topic| {
+        let current = image.topic(&topic.name).map(|topic| topic.id);
+        topic.id.is_zero() || current.is_none_or(|current| current == topic.id)
+    });
+    topics
 }
 
 fn nothing_committed(topics: Option<&[FetchTopic]>) -> Vec<FetchedTopic> {

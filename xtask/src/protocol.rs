@@ -26,7 +26,7 @@ use schema::Message;
 const USAGE: &str = "usage: cargo xtask protocol import JAR... | generate | check | compare JAR...";
 
 /// Runs `cargo xtask protocol …`.
-pub fn run(args: &[String]) -> Result<()> {
+pub(crate) fn run(args: &[String]) -> Result<()> {
     let root = workspace_root()?;
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {

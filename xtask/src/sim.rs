@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 /// Runs the simulator. `args` are its own; `--help` names them.
-pub fn run(args: &[String]) -> anyhow::Result<()> {
+pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["run", "--quiet", "--release", "--package", "towpath-sim", "--"])

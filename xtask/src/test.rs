@@ -107,7 +107,8 @@ impl Run {
         }
         self.step("our own client", || {
             let product = Product::start()?;
-            let exercise = ["run", "--release", "--package", "towpath-client", "--example", "exercise"];
+            let exercise =
+                ["run", "--release", "--package", "towpath-client", "--example", "exercise"];
             cargo(&[&exercise[..], &["--", &product.kafka]].concat())
         });
     }

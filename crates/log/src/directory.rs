@@ -270,8 +270,10 @@ impl<D: Disk> DataDirectory<D> {
         self.supersede(place.partition());
         let deleted = self.inner.root.join(DELETED);
         let aside = self.move_aside(&path, &deleted, "log")?;
-        self.forget(place.partition())?;
+        // First the files, which may be the only room there is: a replay passes over frames whose
+        // segments are gone.
         remove_tree(&self.inner.disk, &aside).map_err(LogError::io("delete", &aside))?;
+        self.forget(place.partition())?;
         let topic = path.parent().expect("a log's directory has a parent");
         let is_topic = matches!(place, LogPlace::Partition { .. });
         if is_topic && self.inner.disk.list(topic).map_err(failed)?.is_empty() {
@@ -287,7 +289,14 @@ impl<D: Disk> DataDirectory<D> {
         let mut write_ahead = self.write_ahead();
         write_ahead.uncover(|(covered, _)| *covered == partition);
         let forgotten = write_ahead.forget(partition, Offset::ZERO, 0, Offset::ZERO);
-        forgotten.inspect_err(|error| self.fail(error))
+        forgotten.inspect_err(|error| {
+            // A full disk passes; the log is gone from its place all the same.
+            if error.is_disk_full() {
+                write_ahead.give_up_unwritten();
+            } else {
+                self.fail(error);
+            }
+        })
     }
 
     fn move_aside(&self, path: &Path, into: &Path, name: &str) -> Result<PathBuf, LogError> {

@@ -41,7 +41,7 @@ pub enum Output {
     /// A wait is over.
     Wake(Token, Outcome),
     /// Metadata that is committed now: publish it, and carry out what follows from it.
-    MetadataCommitted(metadata::Record),
+    MetadataCommitted(Vec<metadata::Record>),
     /// Answer of the metadata state machine.
     MetadataReply(Token, metadata::Reply),
     /// Answer of a group.
@@ -277,7 +277,9 @@ impl Partition {
             State::None => {}
             State::Metadata(host) => {
                 let freed = host.advance(high_watermark);
-                out.extend(freed.committed.into_iter().map(Output::MetadataCommitted));
+                if !freed.committed.is_empty() {
+                    out.push(Output::MetadataCommitted(freed.committed));
+                }
                 out.extend(freed.replies.into_iter().map(|(t, r)| Output::MetadataReply(t, r)));
             }
             State::Groups(host) => {
@@ -291,3 +293,6 @@ impl Partition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,7 +228,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 Output::PublishersReply(token, reply) => {
                     self.deliver(token, Delivery::Publishers(reply));
                 }
-                Output::MetadataCommitted(record) => self.metadata_committed(&record),
+                Output::MetadataCommitted(records) => self.metadata_committed(&records),
             }
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use towpath_broker::Outcome;
 use towpath_log::LogError;
 use towpath_log::disk::Disk;
-use towpath_metadata::{self as metadata, Effect};
-use towpath_model::{Durability, Offset, Token, TopicId, TopicPartition};
+use towpath_metadata::{self as metadata, Effect, Image};
+use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartition};
 
 use crate::config::log_config;
 use crate::driver::Driver;
@@ -35,23 +35,38 @@ pub enum DeleteRecordsRefusal {
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    /// Publishes a committed record to readers and carries out what it means for this broker's
-    /// partitions. Called in log order.
-    pub(crate) fn metadata_committed(&self, record: &metadata::Record) {
-        let effect = metadata::effect(record);
+    /// Publishes committed records to readers and carries out what they mean for this broker's
+    /// partitions. Called in log order, with whole decisions: nobody sees half of a topic, and a
+    /// partition is led before anybody can see it.
+    pub(crate) fn metadata_committed(&self, records: &[metadata::Record]) {
         let mut image = self.image.write().expect("no panic holds the image");
-        let deleted = match effect {
-            Effect::TopicDeleted(topic) => image.topic_by_id(topic).map(|topic| topic.name.clone()),
-            _ => None,
-        };
-        image.apply(record);
+        let mut effects = Vec::with_capacity(records.len());
+        for record in records {
+            let effect = metadata::effect(record);
+            let name = match effect {
+                Effect::TopicDeleted(id) => image.topic_by_id(id).map(|topic| topic.name.clone()),
+                _ => None,
+            };
+            image.apply(record);
+            effects.push((effect, name));
+        }
+        for (effect, _) in &effects {
+            if let Effect::PartitionChanged(id) = effect {
+                self.open_changed(&image, *id);
+            }
+        }
         drop(image);
+        for (effect, name) in effects {
+            self.follow(effect, name.as_ref());
+        }
+    }
+
+    fn follow(&self, effect: Effect, deleted: Option<&TopicName>) {
         match effect {
-            Effect::PartitionChanged(id) => self.open_changed(id),
             Effect::PartitionRemoved(id) => self.forget_partition(id),
             Effect::TopicDeleted(topic) => {
                 if let Some(name) = deleted {
-                    self.forget_topic(topic, &name);
+                    self.forget_topic(topic, name);
                 }
             }
             Effect::TopicConfigChanged(topic) => self.reconfigure(topic),
@@ -59,20 +74,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 let topics: Vec<TopicId> = self.image().topics().map(|topic| topic.id).collect();
                 topics.into_iter().for_each(|topic| self.reconfigure(topic));
             }
-            Effect::TopicCreated(_) | Effect::None => {}
+            Effect::TopicCreated(_) | Effect::PartitionChanged(_) | Effect::None => {}
         }
     }
 
-    fn open_changed(&self, id: TopicPartition) {
-        let image = self.image();
+    fn open_changed(&self, image: &Image, id: TopicPartition) {
         let Some(topic) = image.topic_by_id(id.topic) else { return };
-        let opened = self.open_if_led(&image, topic, id.partition);
-        let name = topic.name.clone();
-        drop(image);
-        match opened {
-            Ok(Some(cell)) => self.resume(&cell),
-            Ok(None) => {}
-            Err(error) => tracing::error!(topic = %name, %error, "cannot open a new partition"),
+        if let Err(error) = self.open_if_led(image, topic, id.partition) {
+            tracing::error!(topic = %topic.name, %error, "cannot open a new partition");
         }
     }
 

@@ -117,8 +117,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let image = driver.image().clone();
         for topic in image.topics() {
             for partition in (0i32..).take(topic.partitions.len()) {
-                let opened = driver.open_if_led(&image, topic, PartitionIndex(partition))?;
-                opened.iter().for_each(|cell| driver.resume(cell));
+                driver.open_if_led(&image, topic, PartitionIndex(partition))?;
             }
         }
         driver.sort_out_strangers(&image, &removed)?;
@@ -190,18 +189,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         Ok(())
     }
 
-    /// Opens a partition of `topic` if this broker leads it and has not opened it yet.
+    /// Opens a partition of `topic` if this broker leads it and has not opened it yet. Its state
+    /// has begun to lead before anybody can ask it.
     pub(crate) fn open_if_led(
         &self,
         image: &Image,
         topic: &Topic,
         partition: PartitionIndex,
-    ) -> Result<Option<Arc<Cell<D>>>, OpenError> {
+    ) -> Result<(), OpenError> {
         let id = TopicPartition { topic: topic.id, partition };
         let at = usize::try_from(partition.0).unwrap_or(usize::MAX);
-        let Some(leadership) = topic.partitions.get(at) else { return Ok(None) };
+        let Some(leadership) = topic.partitions.get(at) else { return Ok(()) };
         if leadership.leader != Some(self.settings.broker_id) || self.cell(id).is_some() {
-            return Ok(None);
+            return Ok(());
         }
         let config = Arc::new(image.effective_config(topic));
         let opened = self.open_partition(id, image, topic, leadership, &config);
@@ -210,8 +210,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             partition,
             source,
         })?;
+        self.resume(&cell);
         self.cells.write().expect("no panic holds the map").insert(id, Arc::clone(&cell));
-        Ok(Some(cell))
+        // The timer passes over a deadline of a partition that it does not find.
+        let slot = cell.lock();
+        self.schedule(id, slot.next_deadline());
+        Ok(())
     }
 
     fn open_partition(

@@ -16,8 +16,8 @@ use crate::node::Node;
 use crate::waiters::Wait;
 
 /// Largest batch after decompression, for topics with batches of ordinary size: a bomb ends here,
-/// whatever it declares. Clients bound their batches before they compress them, at 16 MiB or less.
-const PLAIN_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// whatever it declares. Clients bound their batches before they compress them, at 1 MiB or so.
+const PLAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// A topic that takes larger batches also takes this many times their size after decompression.
 const PLAIN_BYTES_PER_BYTE: usize = 4;
 

@@ -122,6 +122,12 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     fn read(peer: &Peer, frame: BytesMut) -> Result<Incoming, Unanswerable> {
+        if let Some((version, correlation_id)) = future_api_versions(&frame) {
+            let (api_key, peer) = (ApiKey::ApiVersions, peer.clone());
+            let body = frame.len();
+            let client_id = None;
+            return Ok(Incoming { api_key, version, correlation_id, client_id, peer, frame, body });
+        }
         let (header, decoder) = decode_request_header(&frame)?;
         let body = decoder.position();
         let api_key = ApiKey::try_from(header.request_api_key)?;
@@ -156,6 +162,18 @@ impl Incoming {
         let frame = encode_response(self.api_key, self.version, self.correlation_id, message)?;
         Ok(Answered::Frame(Outgoing { frame, regions }))
     }
+}
+
+/// Version and correlation id of an ApiVersions request whose version we do not know: its header may
+/// have a form that we do not know either, and is answered all the same (KIP-511).
+fn future_api_versions(frame: &[u8]) -> Option<(i16, i32)> {
+    let (key, rest) = frame.split_first_chunk::<2>()?;
+    let (version, rest) = rest.split_first_chunk::<2>()?;
+    let (correlation_id, _) = rest.split_first_chunk::<4>()?;
+    let version = i16::from_be_bytes(*version);
+    let is_ours = i16::from_be_bytes(*key) == ApiKey::ApiVersions.key();
+    let is_known = ApiKey::ApiVersions.versions().contains(&version);
+    (is_ours && !is_known).then(|| (version, i32::from_be_bytes(*correlation_id)))
 }
 
 /// Begins to handle a frame.
@@ -235,4 +253,25 @@ pub(crate) fn topic_id(id: towpath_protocol::Uuid) -> Uuid {
 /// The model's id as the wire's.
 pub(crate) fn wire_id(id: Uuid) -> towpath_protocol::Uuid {
     towpath_protocol::Uuid(id.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_versions_of_the_future_are_told_from_the_first_eight_bytes() {
+        let frame = |key: i16, version: i16| {
+            let mut frame = key.to_be_bytes().to_vec();
+            frame.extend_from_slice(&version.to_be_bytes());
+            frame.extend_from_slice(&7i32.to_be_bytes());
+            frame.extend_from_slice(b"\xff\xff\xffwhatever");
+            frame
+        };
+        assert_eq!(future_api_versions(&frame(18, 99)), Some((99, 7)));
+        assert_eq!(future_api_versions(&frame(18, -1)), Some((-1, 7)));
+        assert_eq!(future_api_versions(&frame(18, 3)), None);
+        assert_eq!(future_api_versions(&frame(3, 99)), None);
+        assert_eq!(future_api_versions(&[0, 18, 0]), None);
+    }
 }

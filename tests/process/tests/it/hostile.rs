@@ -19,11 +19,6 @@ use crate::support::{dev, eventually};
 /// How much the broker's memory may grow, whatever strangers send.
 const GROWTH_MAX: u64 = 64 << 20;
 
-/// How much it grows when bombs go off. This is more than we want, [`GROWTH_MAX`]: each worker thread
-/// keeps the 32 MiB to which it has decompressed a batch until it sees the next one, and on the way
-/// there holds half as much again.
-const BOMB_GROWTH_MAX: u64 = 192 << 20;
-
 /// How long the honest client may wait for one of its requests, at worst: the machine is shared
 /// with the strangers.
 const HONEST_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -233,5 +228,5 @@ fn a_decompression_bomb_is_refused_within_bounds() {
     }
     let (records, end) = kafka.read_all(TOPIC, 0, 0).unwrap();
     assert_eq!((records.len(), end), (0, 0));
-    watch.end_within(BOMB_GROWTH_MAX, &mut broker);
+    watch.end_within(GROWTH_MAX, &mut broker);
 }

@@ -19,9 +19,9 @@ use crate::support::{dev, eventually};
 /// How much the broker's memory may grow, whatever strangers send.
 const GROWTH_MAX: u64 = 64 << 20;
 
-/// How long the honest client may wait for one of its requests, at worst: the machine is shared
-/// with the strangers.
-const HONEST_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long the honest client may wait for one of its requests, at worst. Well under a second is
+/// meant and printed; the bound only tells a client that is shut out from a busy machine.
+const HONEST_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How often the honest client must have been served, at least.
 const SERVED_MIN: u64 = 5;

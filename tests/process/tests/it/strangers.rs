@@ -9,7 +9,7 @@ use towpath_process::kafka::KafkaConnection;
 
 use crate::support::dev;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The first bytes of a TLS 1.3 client's hello.
 const TLS_HELLO: [u8; 11] = [0x16, 3, 1, 0, 0xf4, 1, 0, 0, 0xf0, 3, 3];

@@ -177,6 +177,7 @@ pub(crate) fn plain_body<'a>(
         Compression::None => Ok(body),
         _ if header.record_count() == 0 && body.is_empty() => Ok(body),
         compression => {
+            scratch.make_room();
             scratch.decompressor.decompress(compression, body, bytes_max, &mut scratch.plain)?;
             Ok(&scratch.plain)
         }

@@ -14,6 +14,7 @@ mod listener;
 mod metrics;
 mod node;
 mod outgoing;
+mod plain_memory;
 mod publish;
 mod self_test;
 mod topics;

@@ -18,6 +18,7 @@ use crate::disk::SystemDisk;
 use crate::kafka::FetchSessions;
 use crate::limits::{Ledger, Limits};
 use crate::metrics::Metrics;
+use crate::plain_memory::PlainMemory;
 use crate::waiters::{Wait, Waiters};
 
 /// The driver over real disks, clocks and sockets.
@@ -65,6 +66,7 @@ pub struct Node {
     settings: NodeSettings,
     limits: Limits,
     ledger: Ledger,
+    plain_memory: Arc<PlainMemory>,
     sessions: FetchSessions,
     metrics: Metrics,
     complaints: Complaints,
@@ -91,9 +93,20 @@ impl Node {
             waiters.clone(),
         )?;
         let stopping = Arc::new(AtomicBool::new(false));
+        let plain_memory = Arc::new(PlainMemory::default());
+        let upkeep = {
+            let (driver, plain_memory) = (driver.clone(), Arc::clone(&plain_memory));
+            move || {
+                driver.upkeep();
+                plain_memory.release_idle();
+            }
+        };
         let threads = vec![
             spawn("towpath-sync", sync_loop(driver.clone(), clock.clone(), Arc::clone(&stopping))),
-            spawn("towpath-timer", timer_loop(driver.clone(), clock, Arc::clone(&stopping))),
+            spawn(
+                "towpath-timer",
+                timer_loop(driver.clone(), clock, upkeep, Arc::clone(&stopping)),
+            ),
         ];
         let limits = settings.limits.clone();
         let slots = driver.image().broker_config().fetch_sessions_max;
@@ -102,6 +115,7 @@ impl Node {
             waiters,
             ledger: Ledger::new(limits.request_memory_bytes),
             limits,
+            plain_memory,
             sessions: FetchSessions::new(slots),
             metrics: Metrics::default(),
             complaints: Complaints::default(),
@@ -162,6 +176,10 @@ impl Node {
 
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    pub(crate) fn plain_memory(&self) -> &PlainMemory {
+        &self.plain_memory
     }
 
     pub(crate) fn sessions(&self) -> &FetchSessions {
@@ -271,6 +289,7 @@ fn sync_loop(driver: SystemDriver, clock: SystemClock, stopping: Arc<AtomicBool>
 fn timer_loop(
     driver: SystemDriver,
     clock: SystemClock,
+    upkeep: impl Fn(),
     stopping: Arc<AtomicBool>,
 ) -> impl FnOnce() {
     move || {
@@ -283,7 +302,7 @@ fn timer_loop(
             }
             driver.expire_due();
             if next_upkeep <= clock.now().time {
-                driver.upkeep();
+                upkeep();
                 next_upkeep = clock.now().time + UPKEEP_EVERY;
             }
         }

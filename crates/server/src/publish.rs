@@ -1,30 +1,22 @@
 //! Publishing one batch, for every protocol: check the bytes, append, wait for the promise.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use towpath_driver::{Clock, Delivery, Outcome, ProduceFailure, Produced};
 use towpath_model::properties::{CompressionType, TimestampSource, TopicConfig};
 use towpath_model::{Now, Offset, Timestamp, TopicPartition};
 use towpath_records::{
-    Compression, InvalidBatch, ProduceRules, RecompressError, Scratch, TimestampType, recompress,
-    validate_produced,
+    BatchHeader, Compression, InvalidBatch, ProduceRules, RecompressError, Scratch, TimestampType,
+    Validated, recompress, validate_produced,
 };
 use towpath_replication::Acks;
 
 use crate::node::Node;
+use crate::plain_memory::PLAIN_BYTES_MAX;
 use crate::waiters::Wait;
 
-/// Largest batch after decompression, for topics with batches of ordinary size: a bomb ends here,
-/// whatever it declares. Clients bound their batches before they compress them, at 1 MiB or so.
-const PLAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// A topic that takes larger batches also takes this many times their size after decompression.
 const PLAIN_BYTES_PER_BYTE: usize = 4;
-
-thread_local! {
-    /// Working memory of validation, per worker thread: validation never waits.
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
-}
 
 /// A batch that is as safe as was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +99,23 @@ fn wanted_codec(config: &TopicConfig) -> Option<Compression> {
     }
 }
 
+fn check_in(
+    scratch: &mut Scratch,
+    batch: &[u8],
+    rules: &ProduceRules,
+    wanted: Option<Compression>,
+) -> Result<(Validated, Option<Vec<u8>>), PublishError> {
+    let validated = validate_produced(batch, rules, scratch)?;
+    let codec = validated.header.compression().ok();
+    let Some(wanted) = wanted.filter(|wanted| codec != Some(*wanted)) else {
+        return Ok((validated, None));
+    };
+    let mut again = recompress(batch, wanted, rules.plain_bytes_max, scratch)?;
+    let validated = validate_produced(&again, rules, scratch)?;
+    again.shrink_to_fit();
+    Ok((validated, Some(again)))
+}
+
 impl Node {
     /// Checks `batch` by the rules of its topic and appends it. Does not wait.
     ///
@@ -121,19 +130,7 @@ impl Node {
     ) -> Result<Appended, PublishError> {
         let now = self.driver().clock().now();
         let rules = rules(config, now);
-        let checked = SCRATCH.with_borrow_mut(|scratch| {
-            let validated = validate_produced(batch, &rules, scratch)?;
-            let codec = validated.header.compression().ok();
-            let Some(wanted) = wanted_codec(config).filter(|wanted| codec != Some(*wanted)) else {
-                return Ok((validated, None));
-            };
-            let mut again = recompress(batch, wanted, rules.plain_bytes_max, scratch)?;
-            let validated = validate_produced(&again, &rules, scratch)?;
-            again.shrink_to_fit();
-            Ok::<_, PublishError>((validated, Some(again)))
-        });
-        // What one unusual batch needed is not kept until this thread sees the next one.
-        SCRATCH.with_borrow_mut(Scratch::shrink);
+        let checked = self.check(batch, &rules, wanted_codec(config));
         let (validated, mut again) = checked.inspect_err(|_| {
             self.metrics().batches_refused.inc();
         })?;
@@ -155,6 +152,24 @@ impl Node {
             self.metrics().record_bytes_appended.inc_by(bytes.len() as u64);
         }
         Ok(Appended { produced, wait: produced.is_pending.then_some(wait) })
+    }
+
+    /// Checks a batch, and gives it anew where the topic wants another codec.
+    fn check(
+        &self,
+        batch: &[u8],
+        rules: &ProduceRules,
+        wanted: Option<Compression>,
+    ) -> Result<(Validated, Option<Vec<u8>>), PublishError> {
+        let codec = BatchHeader::parse(batch).ok().and_then(|header| header.compression().ok());
+        if codec.is_none_or(|codec| codec == Compression::None) {
+            // What is in the clear already needs no memory to be looked at.
+            return check_in(&mut Scratch::new(), batch, rules, wanted);
+        }
+        self.plain_memory().look(batch.len(), rules.plain_bytes_max, |scratch, plain_bytes_max| {
+            let rules = ProduceRules { plain_bytes_max, ..*rules };
+            check_in(scratch, batch, &rules, wanted)
+        })
     }
 
     /// Waits until an appended batch is as safe as was asked for, at most `limit`.

@@ -14,6 +14,9 @@ const TICKS_PER_S: u64 = 100;
 pub struct Cost {
     /// Memory in RAM, in bytes.
     pub resident_bytes: u64,
+    /// The part of it that is the process's own: no pages of files, which the kernel reads in as
+    /// code is first run and takes back as it likes.
+    pub anonymous_bytes: u64,
     /// Processor time, user and system together, of all its threads that still run and, rounded
     /// down to 10 ms, of those that ended.
     pub cpu: Duration,
@@ -40,6 +43,7 @@ impl Cost {
             .sum();
         Ok(Cost {
             resident_bytes: kilobytes(&status, "VmRSS:").context("no VmRSS")? * 1024,
+            anonymous_bytes: kilobytes(&status, "RssAnon:").context("no RssAnon")? * 1024,
             cpu: Duration::from_nanos(running).max(ticks(&read("stat")?)?),
             open_files: fs::read_dir(directory.join("fd"))?.count(),
             threads: tasks.len(),
@@ -72,6 +76,7 @@ mod tests {
     fn our_own_cost_makes_sense() {
         let cost = Cost::of(std::process::id()).unwrap();
         assert!(1 << 20 < cost.resident_bytes);
+        assert!(0 < cost.anonymous_bytes && cost.anonymous_bytes < cost.resident_bytes);
         assert!(0 < cost.threads && 2 < cost.open_files);
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 mod architecture;
+mod bench;
 mod clients;
 mod fuzz;
 mod kill;
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
   test [--ci]      install what the tests need and run them all
   clients …        only the real clients, against the product or any broker
   sim …            the simulator: --seeds N, --seed S, --profile P, --check-determinism
+  bench …          measure the broker: rows by name, --list; `bench kafka …` measures Kafka beside it
   kill --times N   kill the real broker under load, and check that nothing acknowledged is lost
   fuzz …           throw mutated input at every parser
   protocol …       import schemas, generate the codec, check it
@@ -32,6 +34,7 @@ fn main() -> Result<()> {
         "test" => test::run(rest),
         "clients" => clients::command(rest),
         "sim" => sim::run(rest),
+        "bench" => bench::run(rest),
         "kill" => kill::run(rest),
         "fuzz" => fuzz::run(rest),
         "protocol" => protocol::run(rest),

@@ -43,18 +43,24 @@ pub(crate) struct Checkpoint {
     pub(crate) log_start: Offset,
     /// Everything before it is on disk.
     pub(crate) durable: Point,
+    /// Up to where the log was compacted: no key has two records before it.
+    pub(crate) clean: Offset,
+    /// Batches before it need not follow each other without a gap: a compaction has begun there.
+    pub(crate) gaps_below: Offset,
     /// Leader epochs and their first offsets; both rise.
     pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
 }
 
 impl Checkpoint {
     fn encode(&self, generation: u64) -> Vec<u8> {
-        let mut out = Vec::with_capacity(44 + 12 * self.epochs.len());
+        let mut out = Vec::with_capacity(60 + 12 * self.epochs.len());
         out.extend_from_slice(&generation.to_be_bytes());
         out.extend_from_slice(&self.log_start.0.to_be_bytes());
         out.extend_from_slice(&self.durable.offset.0.to_be_bytes());
         out.extend_from_slice(&self.durable.segment.map_or(-1, |base| base.0).to_be_bytes());
         out.extend_from_slice(&self.durable.position.to_be_bytes());
+        out.extend_from_slice(&self.clean.0.to_be_bytes());
+        out.extend_from_slice(&self.gaps_below.0.to_be_bytes());
         out.extend_from_slice(&(self.epochs.len() as u32).to_be_bytes());
         for (epoch, start) in &self.epochs {
             out.extend_from_slice(&epoch.0.to_be_bytes());
@@ -70,6 +76,8 @@ impl Checkpoint {
         let offset = Offset(payload.i64()?);
         let segment = Some(Offset(payload.i64()?)).filter(|base| Offset::ZERO <= *base);
         let position = payload.u64()?;
+        let clean = Offset(payload.i64()?);
+        let gaps_below = Offset(payload.i64()?);
         let count = payload.u32()? as usize;
         if payload.0.len() != count.checked_mul(12)? {
             return None;
@@ -80,7 +88,8 @@ impl Checkpoint {
         }
         let durable = Point { offset, segment, position };
         let makes_sense = Offset::ZERO <= log_start && log_start <= offset;
-        makes_sense.then_some((generation, Checkpoint { log_start, durable, epochs }))
+        let checkpoint = Checkpoint { log_start, durable, clean, gaps_below, epochs };
+        makes_sense.then_some((generation, checkpoint))
     }
 }
 
@@ -120,6 +129,8 @@ impl<D: Disk> Checkpoints<D> {
         let empty = Checkpoint {
             log_start: Offset::ZERO,
             durable: Point::without_segment(Offset::ZERO),
+            clean: Offset::ZERO,
+            gaps_below: Offset::ZERO,
             epochs: Vec::new(),
         };
         let mut checkpoints = Checkpoints::new(disk, directory, empty);

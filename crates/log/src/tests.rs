@@ -1,6 +1,7 @@
 //! Tests of a whole data directory on a disk that forgets.
 
 mod append;
+mod compaction;
 mod damage;
 mod fixture;
 mod lifecycle;

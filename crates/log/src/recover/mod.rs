@@ -23,6 +23,7 @@ use towpath_model::{LeaderEpoch, Offset, TopicPartition};
 use towpath_records::BatchHeader;
 
 use crate::checkpoint::{self, Checkpoints, Point};
+use crate::compact;
 use crate::directory::DataDirectory;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
@@ -113,6 +114,7 @@ pub(crate) fn open<D: Disk>(
         readable: (found == checkpoint::Found::Readable).then_some(checkpoints.latest.durable),
         known: None,
         log_start: checkpoints.latest.log_start,
+        gaps_below: checkpoints.latest.gaps_below,
         expected: Offset::ZERO,
         epochs: checkpoints.latest.epochs.clone(),
         segments: Vec::new(),
@@ -135,6 +137,9 @@ pub(crate) fn open<D: Disk>(
         checkpoint::Found::FirstUnreadable if begins_at_zero => Some(replayed.unwrap_or_default()),
         checkpoint::Found::FirstUnreadable | checkpoint::Found::Damaged => None,
     };
+    if recover.known.is_none() {
+        recover.gaps_below = Offset(i64::MAX);
+    }
     if has_directory {
         recover.run()?;
     }
@@ -152,6 +157,8 @@ struct Recover<D: Disk> {
     /// then nothing that has something valid behind it is cut.
     known: Option<Offset>,
     log_start: Offset,
+    /// A compaction may have left gaps between batches that end at or before it.
+    gaps_below: Offset,
     /// The offset that must come next: the log end so far.
     expected: Offset,
     epochs: Vec<(LeaderEpoch, Offset)>,
@@ -203,6 +210,12 @@ impl<D: Disk> Recover<D> {
             let path = self.path.join(name);
             self.disk.remove_file(&path).map_err(LogError::io("remove", &path))?;
         }
+        let names = if compact::finish(&self.disk, &self.path, &names)? {
+            self.has_changed = true;
+            self.disk.list(&self.path).map_err(LogError::io("list", &self.path))?
+        } else {
+            names
+        };
         let of_kind = |kind: FileKind| names.iter().filter_map(move |name| kind.offset_in(name));
         let mut bases: Vec<Offset> = of_kind(FileKind::Segment).collect();
         bases.sort_unstable();
@@ -324,14 +337,12 @@ impl<D: Disk> Recover<D> {
         }
     }
 
-    /// Whether a batch may come next. Sealed segments may have gaps: compaction leaves them.
+    /// Whether a batch may come next. Where a compaction has been there may be a gap before it.
     fn follows(&self, header: &BatchHeader, next_base: Option<Offset>) -> bool {
-        match next_base {
-            None => header.base_offset() == self.expected,
-            Some(next_base) => {
-                self.expected <= header.base_offset() && header.next_offset() <= next_base
-            }
-        }
+        let (base, next) = (header.base_offset(), header.next_offset());
+        let may_have_gap = next <= self.gaps_below;
+        let is_next = base == self.expected || (self.expected < base && may_have_gap);
+        is_next && next_base.is_none_or(|next_base| next <= next_base)
     }
 
     fn is_missing_something(&self, next_base: Option<Offset>) -> bool {
@@ -526,6 +537,9 @@ impl<D: Disk> Recover<D> {
         self.epochs.truncate(epoch_starts);
         let open = OpenSegments::new();
         let active = self.active(&open)?;
+        let clean = checkpoints.latest.clean.min(self.expected);
+        checkpoints.latest.clean = clean;
+        checkpoints.latest.gaps_below = self.gaps_below.min(self.expected);
         if has_directory && self.readable != Some(durable) {
             self.has_changed = true;
         }
@@ -556,6 +570,9 @@ impl<D: Disk> Recover<D> {
             active,
             sealed_unsynced: Vec::new(),
             unsaved_indexes: Vec::new(),
+            taken_indexes: Vec::new(),
+            clean,
+            horizon: None,
             open,
             epochs: self.epochs,
             damage: self.damage,

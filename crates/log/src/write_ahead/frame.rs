@@ -18,6 +18,7 @@ const VERSION: u8 = 1;
 const APPEND: u8 = 1;
 const FORGET: u8 = 2;
 const MARK: u8 = 3;
+const REPLACED: u8 = 4;
 
 /// One use of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,9 @@ pub(crate) enum FrameKind {
     Forget,
     /// The log was durable up to `next_offset` without any frame.
     Mark,
+    /// What earlier frames say about segments from `segment` on, below `next_offset`, is void: a
+    /// compaction writes them anew.
+    Replaced,
 }
 
 /// A frame without its payload.
@@ -81,6 +85,7 @@ impl Frame {
             FrameKind::Append => APPEND,
             FrameKind::Forget => FORGET,
             FrameKind::Mark => MARK,
+            FrameKind::Replaced => REPLACED,
         };
         assert!(payload_bytes <= PAYLOAD_BYTES_MAX);
         out.extend_from_slice(&[0; 4]);
@@ -124,7 +129,7 @@ pub(crate) fn payload_length(header: &[u8], file_use: Use) -> Option<usize> {
     let length = fields.u32()? as usize;
     let is_ours = fields.u64()? == file_use.number;
     let [kind, version, 0, 0] = fields.array()? else { return None };
-    let is_known = version == VERSION && (APPEND..=MARK).contains(&kind);
+    let is_known = version == VERSION && (APPEND..=REPLACED).contains(&kind);
     (is_ours && is_known && length <= PAYLOAD_BYTES_MAX).then_some(length)
 }
 
@@ -142,7 +147,8 @@ pub(crate) fn decode(bytes: &[u8], file_use: Use) -> Option<Decoded<'_>> {
     let kind = match kind {
         APPEND => FrameKind::Append,
         FORGET => FrameKind::Forget,
-        _ => FrameKind::Mark,
+        MARK => FrameKind::Mark,
+        _ => FrameKind::Replaced,
     };
     let partition = PartitionIndex(fields.i32()?);
     let topic = Uuid(fields.array()?);

@@ -169,6 +169,25 @@ impl<D: Disk> WriteAhead<D> {
         self.sync()
     }
 
+    /// Makes certain that no replay writes into the segments `[from, to)` what lay there until now;
+    /// durable when this returns. Their files have been synced.
+    pub(crate) fn replaced(
+        &mut self,
+        partition: TopicPartition,
+        from: Offset,
+        to: Offset,
+    ) -> Result<(), LogError> {
+        self.uncover(|(covered, base)| *covered == partition && from <= *base && *base < to);
+        if !self.has_frames() {
+            return Ok(());
+        }
+        let kind = FrameKind::Replaced;
+        let frame =
+            Frame { kind, partition, segment: from, position: 0, offset: from, next_offset: to };
+        self.add(frame, 0, |_| Ok(()))?;
+        self.sync()
+    }
+
     /// Drops what was covered of segments that are about to go.
     pub(crate) fn uncover(&mut self, is_gone: impl Fn(&SegmentId) -> bool) {
         for turn in [&mut self.current, &mut self.previous].into_iter().flatten() {

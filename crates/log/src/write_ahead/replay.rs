@@ -46,6 +46,8 @@ struct Forgotten {
     nth: u64,
     segment: Offset,
     position: u64,
+    /// Segments from here on are not meant.
+    until: Offset,
 }
 
 /// Replays all files in `directory` and removes them. `path_of` names a partition's directory, if
@@ -123,10 +125,16 @@ fn note(
                 nth,
                 segment,
                 position,
+                until: Offset(i64::MAX),
             });
             if let Some(durable) = replayed.durable.get_mut(&frame.partition) {
                 *durable = frame.offset.min(*durable);
             }
+        }
+        FrameKind::Replaced => {
+            let (segment, until) = (frame.segment, frame.next_offset);
+            let void = Forgotten { nth, segment, position: 0, until };
+            forgotten.entry(frame.partition).or_default().push(void);
         }
     }
 }
@@ -135,7 +143,7 @@ fn note(
 fn valid_bytes(decoded: &Decoded<'_>, nth: u64, forgotten: &[Forgotten]) -> usize {
     let frame = &decoded.frame;
     let mut keep = decoded.payload.len() as u64;
-    for void in forgotten.iter().filter(|void| nth <= void.nth) {
+    for void in forgotten.iter().filter(|void| nth <= void.nth && frame.segment < void.until) {
         if void.segment < frame.segment {
             return 0;
         }

@@ -262,6 +262,16 @@ pub(crate) fn load<D: Disk>(
     Ok(SparseIndex::decode(summary, &offsets, &times, interval_bytes))
 }
 
+/// Lets the next reads of a segment's index files show what the disk has.
+pub(crate) fn drop_cached<D: Disk>(
+    disk: &D,
+    directory: &Path,
+    base: Offset,
+) -> Result<(), LogError> {
+    envelope::drop_cached(disk, &FileKind::Index.path(directory, base))?;
+    envelope::drop_cached(disk, &FileKind::TimeIndex.path(directory, base))
+}
+
 /// Reads only the summary of a segment's index.
 pub(crate) fn load_summary<D: Disk>(
     disk: &D,

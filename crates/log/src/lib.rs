@@ -46,7 +46,7 @@ pub use compact::{
 };
 pub use directory::{DataDirectory, OpenReport, WriteAheadLimits};
 pub use error::{LogError, OpenError, ReadError};
-pub use identity::Identity;
+pub use identity::{Identity, LastStop};
 pub use iterate::{Batches, Headers};
 pub use log::{Appended, Log, LogConfig};
 pub use place::{FoundLog, LogPlace};

@@ -111,6 +111,8 @@ pub struct Log<D: Disk> {
     pub(crate) last_batch: Option<LastBatch>,
     pub(crate) checkpoint_is_due: bool,
     pub(crate) bytes_since_checkpoint: u64,
+    /// Log end offset at which the index files were last written.
+    pub(crate) indexed_to: Option<Offset>,
     pub(crate) bytes_since_snapshot: u64,
 }
 
@@ -386,6 +388,7 @@ impl<D: Disk> Log<D> {
     fn take_indexes(&mut self) -> Vec<index::Files> {
         let mut indexes = std::mem::take(&mut self.unsaved_indexes);
         indexes.extend(self.active_index_files());
+        self.indexed_to = Some(self.log_end);
         indexes
     }
 
@@ -433,7 +436,10 @@ impl<D: Disk> Log<D> {
 
     pub(crate) fn sync_and_checkpoint(&mut self) -> Result<(), LogError> {
         self.sync_all()?;
-        if !self.has_directory {
+        let is_saved = self.unsaved_indexes.is_empty()
+            && self.indexed_to == Some(self.log_end)
+            && self.checkpoints().is_saved_up_to(self.log_end);
+        if !self.has_directory || is_saved {
             return Ok(());
         }
         self.checkpoint_is_due = false;
@@ -480,7 +486,10 @@ impl<D: Disk> Log<D> {
         checkpoints.save().inspect_err(|error| {
             checkpoints.latest = before;
             self.fail_unless_full(error);
-        })
+        })?;
+        drop(checkpoints);
+        self.directory.write_ahead().checkpointed(self.partition, self.durable.offset);
+        Ok(())
     }
 
     /// A failed sync leaves unknown what the disk holds; a full disk is only full.

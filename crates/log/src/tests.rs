@@ -6,5 +6,6 @@ mod damage;
 mod fixture;
 mod lifecycle;
 mod model;
+mod start;
 mod timestamps;
 mod write_ahead;

@@ -100,6 +100,7 @@ impl<D: Disk> Log<D> {
         }
         self.taken = self.durable;
         self.taken_indexes.clear();
+        self.indexed_to = None;
         self.new_names.append(&mut self.taken_names);
         self.last_batch = None;
         Ok(())

@@ -9,8 +9,10 @@
 //! ```
 //!
 //! What is known to have been durable is the checkpoint's durable offset, or what the write-ahead
-//! file said, whichever is later. What the scan finds beyond the checkpoint is synced before it
-//! counts as durable: after a kill it may be in the page cache only.
+//! file said, whichever is later. After a stop that was not clean everything was synced before the
+//! first log is opened ([`crate::DataDirectory::open`]), and what a scan reads is read from the
+//! disk, not from a cache that may show more: so what it finds is durable. It writes nothing unless
+//! it has changed something; the next commit writes the checkpoint.
 
 mod walk;
 
@@ -28,6 +30,7 @@ use crate::directory::DataDirectory;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::files::{OpenSegment, OpenSegments};
+use crate::identity::LastStop;
 use crate::index::{self, SparseIndex};
 use crate::log::{Active, Log, LogConfig, note_epoch};
 use crate::place::{FileKind, LogPlace};
@@ -103,14 +106,12 @@ pub(crate) fn open<D: Disk>(
     let has_directory = disk.exists(&path).map_err(LogError::io("look for", &path))?;
     // A log without a directory was deleted: its name was certain before anything in it was.
     let replayed = replayed.filter(|_| has_directory);
-    let (mut checkpoints, found) = Checkpoints::load(disk.clone(), path.clone())?;
-    if !directory.inner.was_clean {
-        // A process that was killed may have written it and not synced it.
-        checkpoints.make_loaded_certain()?;
-    }
+    let shows_cached = directory.inner.last_stop == LastStop::ProcessEnded;
+    let (checkpoints, found) = Checkpoints::load(disk.clone(), path.clone(), shows_cached)?;
     let mut recover = Recover {
         config,
-        was_clean: directory.inner.was_clean,
+        was_clean: directory.inner.last_stop == LastStop::Clean,
+        shows_cached,
         readable: (found == checkpoint::Found::Readable).then_some(checkpoints.latest.durable),
         known: None,
         log_start: checkpoints.latest.log_start,
@@ -151,6 +152,8 @@ struct Recover<D: Disk> {
     path: PathBuf,
     config: LogConfig,
     was_clean: bool,
+    /// A read may show what the disk lacks, unless it is told not to.
+    shows_cached: bool,
     /// The durable point of a readable checkpoint: what lies in segments before it is trusted.
     readable: Option<Point>,
     /// Everything before it was durable. `None` when there were checkpoints and none is readable:
@@ -252,6 +255,9 @@ impl<D: Disk> Recover<D> {
         let path = FileKind::Segment.path(&self.path, base);
         let failed = |source| LogError::io("read", &path)(source);
         let file = self.disk.open(&path).map_err(failed)?;
+        if self.shows_cached {
+            index::drop_cached(&self.disk, &self.path, base)?;
+        }
         let length = file.len().map_err(failed)?;
         if let Some(summary) = self.trusted(base, next_base, length)? {
             self.expected = summary.next_offset;
@@ -260,6 +266,10 @@ impl<D: Disk> Recover<D> {
             return Ok(Next::Segment);
         }
         let (summary, index) = self.begin_of_scan(base, length)?;
+        if self.shows_cached {
+            file.drop_cached(summary.bytes, u64::MAX).map_err(failed)?;
+        }
+        let length = file.len().map_err(failed)?;
         let scan = Scan::bodies(summary.bytes, length, LARGE_BUFFER);
         let scanned_from = summary.bytes;
         let mut walk = Walk { path, file, length, next_base, summary, index, scan, damaged: false };
@@ -452,9 +462,9 @@ impl<D: Disk> Recover<D> {
             walk.summary.is_sealed &= scanned_from == walk.summary.bytes;
             self.trim(&mut walk)?;
         }
-        if scanned_from < walk.summary.bytes {
+        if self.known.is_none_or(|known| known < walk.summary.next_offset) {
+            // The one sync of everything has covered it. Some file systems only seem to have one.
             walk.file.sync_data().map_err(LogError::io("sync", &walk.path))?;
-            self.has_changed = true;
         }
         let base = walk.summary.base_offset;
         if is_last && !walk.damaged && walk.summary.bytes == 0 {
@@ -540,16 +550,18 @@ impl<D: Disk> Recover<D> {
         let clean = checkpoints.latest.clean.min(self.expected);
         checkpoints.latest.clean = clean;
         checkpoints.latest.gaps_below = self.gaps_below.min(self.expected);
-        if has_directory && self.readable != Some(durable) {
-            self.has_changed = true;
-        }
-        if self.has_changed {
-            self.sync_names(&directory)?;
+        let is_behind = has_directory && self.readable != Some(durable);
+        self.has_changed |= is_behind && self.known.is_none();
+        if self.has_changed && has_directory {
+            let failed = LogError::io("sync names in", &self.path);
+            self.disk.sync_dir(&self.path).map_err(failed)?;
             self.save(&mut checkpoints, &active, durable)?;
+        } else {
+            checkpoints.latest.log_start = self.log_start;
+            checkpoints.latest.durable = durable;
+            checkpoints.latest.epochs.clone_from(&self.epochs);
         }
-        // A process that was killed may have created them and synced nothing: the first commit does.
-        let is_uncertain = has_directory && !self.was_clean && !self.has_changed;
-        let new_names = if is_uncertain { self.names(&directory) } else { Vec::new() };
+        let checkpoint_is_due = is_behind && !self.has_changed;
         let partition = place.partition();
         let damage = self.damage.iter().map(|damage| damage.from..damage.to).collect();
         let scanned_bytes = self.scanned_bytes;
@@ -576,11 +588,12 @@ impl<D: Disk> Recover<D> {
             open,
             epochs: self.epochs,
             damage: self.damage,
-            new_names,
+            new_names: Vec::new(),
             taken_names: Vec::new(),
             last_batch: None,
-            checkpoint_is_due: false,
+            checkpoint_is_due,
             bytes_since_checkpoint: 0,
+            indexed_to: (!is_behind || self.has_changed).then_some(self.expected),
             bytes_since_snapshot: 0,
         };
         log.assert_invariants();
@@ -629,20 +642,6 @@ impl<D: Disk> Recover<D> {
         let path = FileKind::Segment.path(&self.path, last.base_offset);
         let allocated = file.len().map_err(LogError::io("read", &path))?;
         Ok(Some(Active { file, allocated, index }))
-    }
-
-    /// Names that a crash of the system could still take back.
-    fn sync_names(&self, directory: &DataDirectory<D>) -> Result<(), LogError> {
-        for name in self.names(directory) {
-            self.disk.sync_dir(&name).map_err(LogError::io("sync names in", &name))?;
-        }
-        Ok(())
-    }
-
-    fn names(&self, directory: &DataDirectory<D>) -> Vec<PathBuf> {
-        let root = &directory.inner.root;
-        let names = self.path.ancestors().take_while(|above| above.starts_with(root));
-        names.map(std::path::Path::to_owned).collect()
     }
 
     fn save(

@@ -3,6 +3,7 @@
 use towpath_model::{Offset, PartitionIndex, TopicPartition, Uuid};
 use towpath_records::crc::crc32c;
 
+use super::replay::Durable;
 use crate::envelope::Payload;
 
 /// Bytes before the payload.
@@ -70,6 +71,15 @@ pub(crate) fn frame_bytes(payload_bytes: usize) -> usize {
 }
 
 impl Frame {
+    /// Up to where the log is durable with it.
+    pub(crate) fn end(&self, payload_bytes: usize) -> Durable {
+        Durable {
+            segment: self.segment,
+            position: self.position + payload_bytes as u64,
+            next_offset: self.next_offset,
+        }
+    }
+
     /// Appends the frame to `out` for this use of the file. `payload` writes the payload of
     /// exactly `payload_bytes` bytes into the slice it gets.
     pub(crate) fn encode<E>(

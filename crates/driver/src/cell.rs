@@ -23,6 +23,8 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) config: Arc<TopicConfig>,
     /// The partition is on the list of the next sync round.
     pub(crate) awaits_sync: bool,
+    /// The deadline that the driver has noted for the partition.
+    pub(crate) scheduled: Option<Time>,
     /// No longer led here: the topic was deleted or the directory failed.
     pub(crate) closed: bool,
     /// Its state could not be written; time does not act on it before this.
@@ -60,8 +62,15 @@ impl<D: Disk> Cell<D> {
         log: Log<D>,
         config: Arc<TopicConfig>,
     ) -> Self {
-        let slot =
-            Slot { partition, log, config, awaits_sync: false, closed: false, retry_at: None };
+        let slot = Slot {
+            partition,
+            log,
+            config,
+            awaits_sync: false,
+            scheduled: None,
+            closed: false,
+            retry_at: None,
+        };
         Cell { id, topic, slot: Mutex::new(slot) }
     }
 

@@ -137,7 +137,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let mut slot = cell.lock();
         let result = act(&mut slot, now, &mut out);
         self.append_ordered(cell, &mut slot, now, &mut out);
-        self.schedule(cell.id, slot.next_deadline());
+        self.reschedule(cell.id, &mut slot);
         drop(slot);
         self.carry_out(out);
         result
@@ -203,6 +203,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         list.lock().expect("no panic holds the list").push(Arc::clone(cell));
         if !relaxed {
             self.clock.sync_wanted();
+        }
+    }
+
+    /// Notes a partition's deadline when it has changed; most have none, ever.
+    pub(crate) fn reschedule(&self, id: TopicPartition, slot: &mut Slot<D>) {
+        let deadline = slot.next_deadline();
+        if std::mem::replace(&mut slot.scheduled, deadline) != deadline {
+            self.schedule(id, deadline);
         }
     }
 

@@ -3,7 +3,6 @@
 //! No timer: while one round runs, the next one gathers. A round holds no partition's lock while
 //! the disk works; what is appended meanwhile belongs to the next round.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use towpath_broker::Outcome;
@@ -48,7 +47,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     fn make_durable(&self, waiting: Vec<Arc<Cell<D>>>) -> SyncReport {
-        let mut cells = BTreeMap::new();
+        let mut cells = Vec::with_capacity(waiting.len());
         let mut round = Vec::with_capacity(waiting.len());
         for cell in waiting {
             let mut slot = cell.lock();
@@ -58,7 +57,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             match dirty {
                 Some(dirty) => {
                     round.push(dirty);
-                    cells.insert(cell.id, cell);
+                    cells.push(cell);
                 }
                 // Whoever moved the log start has synced it meanwhile.
                 None => self.publish_durable(&cell, None),
@@ -68,8 +67,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if round.is_empty() {
             return report;
         }
-        for committed in self.directory.commit(round) {
-            let cell = cells.get(&committed.partition()).expect("a commit answers what was asked");
+        for (cell, committed) in cells.iter().zip(self.directory.commit(round)) {
+            assert_eq!(cell.id, committed.partition());
             match committed.result() {
                 Ok(()) => self.publish_durable(cell, Some(&committed)),
                 Err(error) => {

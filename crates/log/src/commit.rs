@@ -7,7 +7,7 @@
 //! [`Log::take_dirty`]: crate::Log::take_dirty
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +19,7 @@ use crate::directory::{DataDirectory, lock_of};
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::index;
+use crate::place::FileKind;
 use crate::write_ahead::WriteAhead;
 use crate::write_ahead::frame::{Frame, FrameKind, PAYLOAD_BYTES_MAX};
 
@@ -41,7 +42,8 @@ pub struct Dirty<D: Disk> {
 pub(crate) struct Piece<D: Disk> {
     pub(crate) segment: Offset,
     pub(crate) file: Arc<D::File>,
-    pub(crate) path: PathBuf,
+    /// The log's directory.
+    pub(crate) directory: Arc<Path>,
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) first_offset: Offset,
@@ -69,6 +71,13 @@ impl<D: Disk> Dirty<D> {
 }
 
 impl<D: Disk> Piece<D> {
+    pub(crate) fn sync(&self) -> Result<(), LogError> {
+        self.file.sync_data().map_err(|error| {
+            let path = FileKind::Segment.path(&self.directory, self.segment);
+            LogError::io("sync", &path)(error)
+        })
+    }
+
     fn bytes(&self) -> u64 {
         self.to - self.from
     }
@@ -228,12 +237,9 @@ impl<D: Disk> DataDirectory<D> {
         checkpoints.latest.epochs.clone_from(&plan.epochs);
         match saved.and_then(|()| checkpoints.save()) {
             // The round is durable all the same; a start only has more to scan.
-            Err(error) if error.is_disk_full() => return Ok(()),
-            saved => saved?,
+            Err(error) if error.is_disk_full() => Ok(()),
+            saved => saved,
         }
-        drop(checkpoints);
-        self.write_ahead().checkpointed(dirty.partition, dirty.to.offset);
-        Ok(())
     }
 }
 
@@ -241,7 +247,7 @@ type Pieces<'r, D> = Vec<(&'r Dirty<D>, &'r Piece<D>)>;
 
 fn sync_directly<D: Disk>(pieces: &[(&Dirty<D>, &Piece<D>)]) -> Result<(), LogError> {
     for (_, piece) in pieces {
-        piece.file.sync_data().map_err(LogError::io("sync", &piece.path))?;
+        piece.sync()?;
     }
     Ok(())
 }

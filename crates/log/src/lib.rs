@@ -14,7 +14,6 @@
 
 mod checkpoint;
 mod commit;
-mod compact;
 mod directory;
 pub mod disk;
 mod envelope;
@@ -41,12 +40,9 @@ mod testing;
 mod tests;
 
 pub use commit::{CommitError, Committed, Dirty};
-pub use compact::{
-    Compacted, Compaction, CompactionError, CompactionRules, CompactionState, Replacement, Step,
-};
 pub use directory::{DataDirectory, OpenReport, WriteAheadLimits};
 pub use error::{LogError, OpenError, ReadError};
-pub use identity::{Identity, LastStop};
+pub use identity::Identity;
 pub use iterate::{Batches, Headers};
 pub use log::{Appended, Log, LogConfig};
 pub use place::{FoundLog, LogPlace};

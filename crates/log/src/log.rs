@@ -73,7 +73,7 @@ pub struct Appended {
 pub struct Log<D: Disk> {
     pub(crate) directory: DataDirectory<D>,
     pub(crate) partition: TopicPartition,
-    pub(crate) path: PathBuf,
+    pub(crate) path: Arc<Path>,
     /// Whether `path` exists.
     pub(crate) has_directory: bool,
     pub(crate) config: LogConfig,
@@ -92,13 +92,6 @@ pub struct Log<D: Disk> {
     pub(crate) sealed_unsynced: Vec<(Offset, Arc<D::File>)>,
     /// Indexes of sealed segments that are not on the disk yet.
     pub(crate) unsaved_indexes: Vec<index::Files>,
-    /// Segments whose indexes a round has taken along and not yet brought back: what it will write
-    /// is about their batches of now.
-    pub(crate) taken_indexes: Vec<Offset>,
-    /// Up to where the log was compacted; never beyond its end.
-    pub(crate) clean: Offset,
-    /// When the last tombstone that the newest compaction has left may go.
-    pub(crate) horizon: Option<Timestamp>,
     pub(crate) open: OpenSegments<D::File>,
     /// Leader epochs and their first offsets; both rise.
     pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
@@ -111,8 +104,6 @@ pub struct Log<D: Disk> {
     pub(crate) last_batch: Option<LastBatch>,
     pub(crate) checkpoint_is_due: bool,
     pub(crate) bytes_since_checkpoint: u64,
-    /// Log end offset at which the index files were last written.
-    pub(crate) indexed_to: Option<Offset>,
     pub(crate) bytes_since_snapshot: u64,
 }
 
@@ -208,7 +199,7 @@ impl<D: Disk> Log<D> {
 
     /// Recovered segments do not know when the broker wrote them: their records' own times stand
     /// in, as far as they are not in the future.
-    pub(crate) fn learn_times(&mut self, wall: Timestamp) {
+    fn learn_times(&mut self, wall: Timestamp) {
         for segment in self.segments.iter_mut().filter(|segment| 0 < segment.bytes) {
             let stand_in = |at: Timestamp| if at < Timestamp(0) { wall } else { at.min(wall) };
             segment.first_append.get_or_insert(stand_in(segment.first_timestamp));
@@ -250,7 +241,7 @@ impl<D: Disk> Log<D> {
             created => created,
         };
         let file = Arc::new(create().map_err(LogError::io("create", &path))?);
-        self.new_names.push(self.path.clone());
+        self.new_names.push(self.path.to_path_buf());
         let index = SparseIndex::new(self.config.index_interval_bytes);
         self.active = Some(Active { file, allocated: 0, index });
         self.segments.push(Summary::empty(self.log_end));
@@ -275,11 +266,12 @@ impl<D: Disk> Log<D> {
         let summary = self.segments.last().expect("a segment was begun");
         let active = self.active.as_mut().expect("a segment was begun");
         let position = summary.bytes;
-        let path = FileKind::Segment.path(&self.path, summary.base_offset);
+        let path = || FileKind::Segment.path(&self.path, summary.base_offset);
         let end = position + batch.len() as u64;
         if active.allocated < end {
             let target = allocation(active.allocated, end, self.config.segment_bytes);
-            active.file.allocate(target).map_err(LogError::io("reserve space in", &path))?;
+            let reserved = active.file.allocate(target);
+            reserved.map_err(|error| LogError::io("reserve space in", &path())(error))?;
             active.allocated = target;
         }
         let Err(error) = active.file.write_at(&[IoSlice::new(batch)], position) else {
@@ -290,7 +282,7 @@ impl<D: Disk> Log<D> {
         active.allocated = position;
         let is_cut = active.file.truncate(position).is_ok();
         let is_harmless = is_cut && is_full(&error);
-        let error = LogError::io("append to", &path)(error);
+        let error = LogError::io("append to", &path())(error);
         if !is_harmless {
             self.directory.fail(&error);
         }
@@ -366,7 +358,7 @@ impl<D: Disk> Log<D> {
         Piece {
             segment: base,
             file: Arc::clone(file),
-            path: FileKind::Segment.path(&self.path, base),
+            directory: Arc::clone(&self.path),
             from: if is_begun { point.position } else { 0 },
             to: segment.bytes,
             first_offset: base.max(point.offset),
@@ -381,14 +373,12 @@ impl<D: Disk> Log<D> {
         self.bytes_since_checkpoint = 0;
         let checkpoints = Arc::clone(&self.checkpoints);
         let indexes = self.take_indexes();
-        self.taken_indexes.extend(indexes.iter().map(|index| index.segment));
         Some(CheckpointPlan { checkpoints, epochs: self.epochs.clone(), indexes })
     }
 
     fn take_indexes(&mut self) -> Vec<index::Files> {
         let mut indexes = std::mem::take(&mut self.unsaved_indexes);
         indexes.extend(self.active_index_files());
-        self.indexed_to = Some(self.log_end);
         indexes
     }
 
@@ -411,7 +401,6 @@ impl<D: Disk> Log<D> {
         if committed.to == self.taken {
             // No later round is under way, so these are the names that this one has synced.
             self.taken_names.clear();
-            self.taken_indexes.clear();
         }
         self.assert_order();
     }
@@ -436,10 +425,7 @@ impl<D: Disk> Log<D> {
 
     pub(crate) fn sync_and_checkpoint(&mut self) -> Result<(), LogError> {
         self.sync_all()?;
-        let is_saved = self.unsaved_indexes.is_empty()
-            && self.indexed_to == Some(self.log_end)
-            && self.checkpoints().is_saved_up_to(self.log_end);
-        if !self.has_directory || is_saved {
+        if !self.has_directory {
             return Ok(());
         }
         self.checkpoint_is_due = false;
@@ -465,7 +451,7 @@ impl<D: Disk> Log<D> {
             self.disk().sync_dir(&directory).map_err(failed)?;
         }
         for piece in self.pieces_from(self.durable) {
-            piece.file.sync_data().map_err(LogError::io("sync", &piece.path))?;
+            piece.sync()?;
             self.directory.write_ahead().segment_synced((self.partition, piece.segment));
         }
         let end = self.end_point();
@@ -481,15 +467,11 @@ impl<D: Disk> Log<D> {
         let before = checkpoints.latest.clone();
         checkpoints.latest.log_start = self.log_start;
         checkpoints.latest.durable = self.durable;
-        checkpoints.latest.clean = self.clean;
         checkpoints.latest.epochs.clone_from(&self.epochs);
         checkpoints.save().inspect_err(|error| {
             checkpoints.latest = before;
             self.fail_unless_full(error);
-        })?;
-        drop(checkpoints);
-        self.directory.write_ahead().checkpointed(self.partition, self.durable.offset);
-        Ok(())
+        })
     }
 
     /// A failed sync leaves unknown what the disk holds; a full disk is only full.

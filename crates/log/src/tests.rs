@@ -1,11 +1,9 @@
 //! Tests of a whole data directory on a disk that forgets.
 
 mod append;
-mod compaction;
 mod damage;
 mod fixture;
 mod lifecycle;
 mod model;
-mod start;
 mod timestamps;
 mod write_ahead;

@@ -1,5 +1,7 @@
 //! Counters and gauges of one node, kept as handles beside what they count.
 
+use std::sync::{Arc, OnceLock};
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,18 +10,36 @@ use prometheus_client::registry::Registry;
 use towpath_protocol::ApiKey;
 
 /// Requests by API.
-#[derive(Debug, Default, Clone)]
-pub struct Requests(Family<ApiLabel, Counter>);
+#[derive(Debug, Clone)]
+pub struct Requests {
+    family: Family<ApiLabel, Counter>,
+    /// The family's counters by API key, as far as they were needed: a request looks nothing up.
+    by_key: Arc<[OnceLock<Counter>; API_KEYS_MAX]>,
+}
+
+/// More than there are API keys.
+const API_KEYS_MAX: usize = 96;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ApiLabel {
     api: &'static str,
 }
 
+impl Default for Requests {
+    fn default() -> Self {
+        let by_key = Arc::new([const { OnceLock::new() }; API_KEYS_MAX]);
+        Requests { family: Family::default(), by_key }
+    }
+}
+
 impl Requests {
     /// One more request.
     pub(crate) fn count(&self, api_key: ApiKey) {
-        self.0.get_or_create(&ApiLabel { api: api_key.name() }).inc();
+        let named = || self.family.get_or_create(&ApiLabel { api: api_key.name() }).clone();
+        match usize::try_from(api_key.key()).ok().and_then(|key| self.by_key.get(key)) {
+            Some(counter) => counter.get_or_init(named).inc(),
+            None => named().inc(),
+        };
     }
 }
 
@@ -52,7 +72,7 @@ impl Metrics {
     /// Registers every series.
     pub fn register(&self, registry: &mut Registry) {
         let m = self;
-        registry.register("towpath_kafka_requests", "Requests by API", m.requests.0.clone());
+        registry.register("towpath_kafka_requests", "Requests by API", m.requests.family.clone());
         registry.register(
             "towpath_kafka_connections",
             "Open Kafka connections",

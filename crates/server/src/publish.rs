@@ -69,6 +69,19 @@ pub struct Appended {
     wait: Option<Wait>,
 }
 
+impl Appended {
+    /// Whether the acknowledgement has to wait.
+    pub fn is_pending(&self) -> bool {
+        self.wait.is_some()
+    }
+
+    /// The acknowledgement of a batch that waits for nothing.
+    pub(crate) fn settled(&self) -> Acknowledged {
+        let Produced { base_offset, append_time, log_start_offset, .. } = self.produced;
+        Acknowledged { base_offset, append_time, log_start_offset }
+    }
+}
+
 fn rules(config: &TopicConfig, now: Now) -> ProduceRules {
     let as_size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
     ProduceRules {
@@ -181,8 +194,8 @@ impl Node {
         appended: Appended,
         limit: Duration,
     ) -> Result<Acknowledged, PublishError> {
-        let Appended { produced, wait } = appended;
-        if let Some(mut wait) = wait {
+        let settled = appended.settled();
+        if let Some(mut wait) = appended.wait {
             let answer = tokio::time::timeout(limit, wait.answer()).await;
             match answer.map_err(|_| PublishError::TimedOut(limit))? {
                 Some(Delivery::Wait(Outcome::Reached)) => {}
@@ -193,10 +206,6 @@ impl Node {
                 None => return Err(PublishError::Stopping),
             }
         }
-        Ok(Acknowledged {
-            base_offset: produced.base_offset,
-            append_time: produced.append_time,
-            log_start_offset: produced.log_start_offset,
-        })
+        Ok(settled)
     }
 }

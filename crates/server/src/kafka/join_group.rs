@@ -44,7 +44,7 @@ fn to_join(incoming: &Incoming, request: &JoinGroupRequest<'_>) -> groups::Join 
         group: request.group_id.into(),
         member_id: request.member_id.into(),
         group_instance_id: request.group_instance_id.map(Arc::from),
-        client_id: incoming.client_id.as_deref().unwrap_or_default().into(),
+        client_id: incoming.client_id().unwrap_or_default().into(),
         client_host: incoming.peer.host().into(),
         session_timeout,
         rebalance_timeout: if has_rebalance_timeout {

@@ -114,7 +114,6 @@ pub(crate) struct Incoming {
     pub(crate) api_key: ApiKey,
     pub(crate) version: i16,
     pub(crate) correlation_id: i32,
-    pub(crate) client_id: Option<String>,
     pub(crate) peer: Peer,
     pub(crate) frame: BytesMut,
     body: usize,
@@ -125,16 +124,19 @@ impl Incoming {
         if let Some((version, correlation_id)) = future_api_versions(&frame) {
             let (api_key, peer) = (ApiKey::ApiVersions, peer.clone());
             let body = frame.len();
-            let client_id = None;
-            return Ok(Incoming { api_key, version, correlation_id, client_id, peer, frame, body });
+            return Ok(Incoming { api_key, version, correlation_id, peer, frame, body });
         }
         let (header, decoder) = decode_request_header(&frame)?;
         let body = decoder.position();
         let api_key = ApiKey::try_from(header.request_api_key)?;
         let (version, correlation_id) = (header.request_api_version, header.correlation_id);
-        let client_id = header.client_id.map(str::to_owned);
         let peer = peer.clone();
-        Ok(Incoming { api_key, version, correlation_id, client_id, peer, frame, body })
+        Ok(Incoming { api_key, version, correlation_id, peer, frame, body })
+    }
+
+    /// What the client calls itself.
+    pub(crate) fn client_id(&self) -> Option<&str> {
+        decode_request_header(&self.frame).ok()?.0.client_id
     }
 
     /// The message itself; it borrows from the frame. Kafka ignores what follows it, and so do we.
@@ -192,13 +194,23 @@ pub(crate) fn handle(node: &Arc<Node>, peer: &mut Peer, frame: BytesMut) -> Answ
             api_key.name(),
         )));
     }
-    let node = Arc::clone(node);
-    begin(Box::pin(async move {
-        match dispatch(node, incoming).await {
-            Ok(answered) => answered,
-            Err(Unanswerable(why)) => Answered::Close(why),
+    match api_key {
+        // Most requests are these two. A future of their own is small, and produce often needs
+        // none: the others share one that has room for the largest.
+        ApiKey::Produce => produce::begin(node, incoming),
+        ApiKey::Fetch => {
+            let node = Arc::clone(node);
+            begin(Box::pin(async move { answered(fetch::handle(&node, incoming).await) }))
         }
-    }))
+        _ => {
+            let node = Arc::clone(node);
+            begin(Box::pin(async move { answered(dispatch(node, incoming).await) }))
+        }
+    }
+}
+
+fn answered(handled: Handled) -> Answered {
+    handled.unwrap_or_else(|Unanswerable(why)| Answered::Close(why))
 }
 
 /// Runs a handler up to its first wait.
@@ -211,8 +223,7 @@ fn begin(mut future: Pin<Box<dyn Future<Output = Answered> + Send>>) -> Answer {
 
 async fn dispatch(node: Arc<Node>, incoming: Incoming) -> Handled {
     match incoming.api_key {
-        ApiKey::Produce => produce::handle(&node, incoming).await,
-        ApiKey::Fetch => fetch::handle(&node, incoming).await,
+        ApiKey::Produce | ApiKey::Fetch => unreachable!("begun by themselves"),
         ApiKey::ListOffsets => list_offsets::handle(&node, &incoming),
         ApiKey::Metadata => metadata::handle(&node, &incoming).await,
         ApiKey::OffsetCommit => offset_commit::handle(&node, &incoming).await,

@@ -3,11 +3,11 @@
 //! Every partition's batch is appended before anything is awaited, so that the batches of one
 //! connection keep their order; then all acknowledgements are awaited together.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use towpath_model::properties::TopicConfig;
 use towpath_model::{PartitionIndex, TopicPartition, Uuid};
 use towpath_protocol::messages::{
@@ -18,7 +18,9 @@ use towpath_protocol::{Blob, ErrorCode};
 use towpath_records::{BatchHeader, Compression, InvalidBatch, RecordProblem};
 use towpath_replication::Acks;
 
-use super::{Answered, Handled, Incoming, Unanswerable, errors, topic_id, wire_id};
+use super::{
+    Answer, Answered, Handled, Incoming, Unanswerable, answered, errors, topic_id, wire_id,
+};
 use crate::node::Node;
 use crate::publish::{Acknowledged, Appended, PublishError};
 
@@ -26,14 +28,35 @@ use crate::publish::{Acknowledged, Appended, PublishError};
 const ZSTD_SINCE: i16 = 7;
 
 /// A topic as the request names it: by name up to version 12, by id after that.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 struct TopicRef {
     name: String,
     id: Uuid,
 }
 
-/// Where a partition's batch lies in the frame; `None`: null records.
-type Batches = BTreeMap<TopicRef, BTreeMap<i32, Option<Range<usize>>>>;
+/// A request, as far as it is not the batches themselves.
+struct Asked {
+    acks: Option<Acks>,
+    timeout: Duration,
+    topics: Vec<TopicRef>,
+    /// Ordered by topic.
+    parts: Vec<Part>,
+}
+
+/// Data for one partition.
+struct Part {
+    /// Which of the topics.
+    topic: usize,
+    index: i32,
+    /// Where the batch lies in the frame; `None`: null records.
+    range: Option<Range<usize>>,
+}
+
+/// A partition's data after the first step.
+enum Begun {
+    Appended(i32, Appended),
+    Refused(Outcome),
+}
 
 /// What became of one partition.
 struct Outcome {
@@ -45,52 +68,52 @@ struct Outcome {
 }
 
 impl Outcome {
+    fn acknowledged(index: i32, acknowledged: Acknowledged) -> Outcome {
+        let acknowledged = Some(acknowledged);
+        let (error, message, record_errors) = (ErrorCode::None, None, Vec::new());
+        Outcome { index, error, acknowledged, message, record_errors }
+    }
+
     fn refused(index: i32, error: ErrorCode, message: Option<String>) -> Outcome {
         Outcome { index, error, acknowledged: None, message, record_errors: Vec::new() }
     }
 }
 
-pub(super) async fn handle(node: &Node, mut incoming: Incoming) -> Handled {
-    let (acks, timeout, batches) = read(&incoming)?;
-    let mut answers = Vec::new();
-    for (topic, partitions) in batches {
-        let mut appended = Vec::new();
-        match acks {
-            Some(acks) => {
-                let found = find(node, &topic);
-                for (index, range) in partitions {
-                    let outcome = append(node, &mut incoming, &found, &topic, index, range, acks);
-                    appended.push((index, outcome));
-                }
-            }
-            None => appended.extend(partitions.into_keys().map(|index| {
-                let refused = Outcome::refused(index, ErrorCode::InvalidRequiredAcks, None);
-                (index, Err(refused))
-            })),
+/// Appends every batch at once. Where that fulfils what was asked for, the answer is there too, and
+/// nothing is kept for a wait.
+pub(super) fn begin(node: &Arc<Node>, mut incoming: Incoming) -> Answer {
+    let asked = match read(&incoming) {
+        Ok(asked) => asked,
+        Err(Unanswerable(why)) => return Answer::Now(Answered::Close(why)),
+    };
+    let begun = append_all(node, &mut incoming, &asked);
+    // The batches are in the log: their memory is not needed while they become durable.
+    incoming.frame = BytesMut::new();
+    let is_pending = |begun: &Begun| matches!(begun, Begun::Appended(_, a) if a.is_pending());
+    if !begun.iter().any(is_pending) {
+        let settle = |begun| match begun {
+            Begun::Appended(index, appended) => Outcome::acknowledged(index, appended.settled()),
+            Begun::Refused(outcome) => outcome,
+        };
+        let outcomes = begun.into_iter().map(settle).collect();
+        return Answer::Now(answered(conclude(&incoming, &asked, outcomes)));
+    }
+    let node = Arc::clone(node);
+    Answer::Later(Box::pin(async move {
+        let mut outcomes = Vec::with_capacity(begun.len());
+        for (part, begun) in asked.parts.iter().zip(begun) {
+            outcomes.push(wait(&node, &asked, part, begun).await);
         }
-        answers.push((topic, appended));
-    }
-    let mut topics = Vec::with_capacity(answers.len());
-    for (topic, appended) in answers {
-        let mut outcomes = Vec::with_capacity(appended.len());
-        for (index, appended) in appended {
-            outcomes.push(conclude(node, &topic, index, appended, timeout).await);
-        }
-        topics.push((topic, outcomes));
-    }
-    if acks == Some(Acks::None) {
-        return without_answer(&topics);
-    }
-    answer(&incoming, &topics)
+        answered(conclude(&incoming, &asked, outcomes))
+    }))
 }
 
-fn read(incoming: &Incoming) -> Result<(Option<Acks>, Duration, Batches), Unanswerable> {
+fn read(incoming: &Incoming) -> Result<Asked, Unanswerable> {
     let request: ProduceRequest<'_> = incoming.decode()?;
     let frame_start = incoming.frame.as_ptr() as usize;
-    let mut batches = Batches::new();
-    for topic in &request.topic_data {
-        let reference = TopicRef { name: topic.name.to_owned(), id: topic_id(topic.topic_id) };
-        let partitions = batches.entry(reference).or_default();
+    let count = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
+    let mut parts = Vec::with_capacity(count);
+    for (at, topic) in request.topic_data.iter().enumerate() {
         for partition in &topic.partition_data {
             let range = partition.records.and_then(|blob| match blob {
                 Blob::Bytes(bytes) => {
@@ -99,9 +122,27 @@ fn read(incoming: &Incoming) -> Result<(Option<Acks>, Duration, Batches), Unansw
                 }
                 Blob::Region { .. } => None,
             });
-            // As in Kafka, the last data for a partition wins.
-            partitions.insert(partition.index, range);
+            parts.push(Part { topic: at, index: partition.index, range });
         }
+    }
+    if 1 < parts.len() {
+        let key = |part: &Part| {
+            let topic = &request.topic_data[part.topic];
+            (topic.name, topic.topic_id, part.index)
+        };
+        // As in Kafka, the last data for a partition wins: the sort keeps the order of equals.
+        parts.sort_by(|a, b| key(b).cmp(&key(a)));
+        parts.reverse();
+        parts.dedup_by(|later, kept| key(later) == key(kept));
+    }
+    let mut topics: Vec<TopicRef> = Vec::with_capacity(request.topic_data.len().min(count));
+    for part in &mut parts {
+        let topic = &request.topic_data[part.topic];
+        let id = topic_id(topic.topic_id);
+        if topics.last().is_none_or(|last| last.name != topic.name || last.id != id) {
+            topics.push(TopicRef { name: topic.name.to_owned(), id });
+        }
+        part.topic = topics.len() - 1;
     }
     let acks = match request.acks {
         -1 => Some(Acks::All),
@@ -110,14 +151,36 @@ fn read(incoming: &Incoming) -> Result<(Option<Acks>, Duration, Batches), Unansw
         _ => None,
     };
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    Ok((acks, timeout, batches))
+    Ok(Asked { acks, timeout, topics, parts })
+}
+
+fn append_all(node: &Node, incoming: &mut Incoming, asked: &Asked) -> Vec<Begun> {
+    let mut found: Option<(usize, Result<Found, ErrorCode>)> = None;
+    let mut begun = Vec::with_capacity(asked.parts.len());
+    for part in &asked.parts {
+        let Some(acks) = asked.acks else {
+            let refused = Outcome::refused(part.index, ErrorCode::InvalidRequiredAcks, None);
+            begun.push(Begun::Refused(refused));
+            continue;
+        };
+        let topic = &asked.topics[part.topic];
+        if found.as_ref().is_none_or(|(at, _)| *at != part.topic) {
+            found = Some((part.topic, find(node, topic)));
+        }
+        let found = &found.as_ref().expect("just looked up").1;
+        begun.push(match append(node, incoming, found, topic, part, acks) {
+            Ok(appended) => Begun::Appended(part.index, appended),
+            Err(outcome) => Begun::Refused(outcome),
+        });
+    }
+    begun
 }
 
 /// The topic a batch is for, looked up once per request.
 struct Found {
     id: Uuid,
     partitions: usize,
-    config: Arc<TopicConfig>,
+    config: TopicConfig,
 }
 
 fn find(node: &Node, topic: &TopicRef) -> Result<Found, ErrorCode> {
@@ -130,7 +193,7 @@ fn find(node: &Node, topic: &TopicRef) -> Result<Found, ErrorCode> {
     if found.internal {
         return Err(ErrorCode::InvalidTopicException);
     }
-    let config = Arc::new(image.effective_config(found));
+    let config = image.effective_config(found);
     Ok(Found { id: found.id, partitions: found.partitions.len(), config })
 }
 
@@ -139,10 +202,10 @@ fn append(
     incoming: &mut Incoming,
     found: &Result<Found, ErrorCode>,
     topic: &TopicRef,
-    index: i32,
-    range: Option<Range<usize>>,
+    part: &Part,
     acks: Acks,
 ) -> Result<Appended, Outcome> {
+    let index = part.index;
     let refused = |error, message| Err(Outcome::refused(index, error, message));
     let found = match found {
         Ok(found) => found,
@@ -152,6 +215,7 @@ fn append(
         return refused(ErrorCode::UnknownTopicOrPartition, None);
     }
     let version = incoming.version;
+    let range = part.range.clone();
     let Some(batch) = range.map(|range| &mut incoming.frame[range]).filter(|b| !b.is_empty())
     else {
         return refused(ErrorCode::InvalidRecord, Some("there are no records".to_owned()));
@@ -173,26 +237,15 @@ fn topic_name(node: &Node, topic: &TopicRef) -> String {
     image.topic_by_id(topic.id).map_or_else(|| topic.id.to_string(), |topic| topic.name.to_string())
 }
 
-async fn conclude(
-    node: &Node,
-    topic: &TopicRef,
-    index: i32,
-    appended: Result<Appended, Outcome>,
-    timeout: Duration,
-) -> Outcome {
-    let appended = match appended {
-        Ok(appended) => appended,
-        Err(outcome) => return outcome,
+/// Waits until one batch is as safe as was asked for.
+async fn wait(node: &Node, asked: &Asked, part: &Part, begun: Begun) -> Outcome {
+    let (index, appended) = match begun {
+        Begun::Appended(index, appended) => (index, appended),
+        Begun::Refused(outcome) => return outcome,
     };
-    match node.acknowledged(appended, timeout).await {
-        Ok(acknowledged) => Outcome {
-            index,
-            error: ErrorCode::None,
-            acknowledged: Some(acknowledged),
-            message: None,
-            record_errors: Vec::new(),
-        },
-        Err(error) => explain(index, &topic_name(node, topic), &error),
+    match node.acknowledged(appended, asked.timeout).await {
+        Ok(acknowledged) => Outcome::acknowledged(index, acknowledged),
+        Err(error) => explain(index, &topic_name(node, &asked.topics[part.topic]), &error),
     }
 }
 
@@ -234,33 +287,38 @@ fn explain(index: i32, topic: &str, error: &PublishError) -> Outcome {
     Outcome { index, error: code, acknowledged: None, message: Some(message), record_errors }
 }
 
+fn conclude(incoming: &Incoming, asked: &Asked, outcomes: Vec<Outcome>) -> Handled {
+    if asked.acks == Some(Acks::None) {
+        return without_answer(asked, &outcomes);
+    }
+    let mut responses: Vec<TopicProduceResponse<'_>> = Vec::with_capacity(asked.topics.len());
+    for (part, outcome) in asked.parts.iter().zip(&outcomes) {
+        if responses.len() <= part.topic {
+            let topic = &asked.topics[part.topic];
+            responses.push(TopicProduceResponse {
+                name: &topic.name,
+                topic_id: wire_id(topic.id),
+                partition_responses: Vec::with_capacity(1),
+            });
+        }
+        responses[part.topic].partition_responses.push(partition_answer(outcome));
+    }
+    incoming.answer(&ProduceResponse { responses, ..Default::default() })
+}
+
 /// With `acks=0` there is no answer; an error ends the connection, so that the client notices.
-fn without_answer(topics: &[(TopicRef, Vec<Outcome>)]) -> Handled {
-    let failed = topics
-        .iter()
-        .flat_map(|(topic, outcomes)| outcomes.iter().map(move |outcome| (topic, outcome)))
-        .find(|(_, outcome)| outcome.error != ErrorCode::None);
+fn without_answer(asked: &Asked, outcomes: &[Outcome]) -> Handled {
+    let mut all = asked.parts.iter().zip(outcomes);
+    let failed = all.find(|(_, outcome)| outcome.error != ErrorCode::None);
     Ok(match failed {
         None => Answered::Nothing,
-        Some((topic, outcome)) => Answered::Close(format!(
+        Some((part, outcome)) => Answered::Close(format!(
             "a produce request with acks=0 failed for {}-{}: {}",
-            topic.name,
+            asked.topics[part.topic].name,
             outcome.index,
             outcome.error.name()
         )),
     })
-}
-
-fn answer(incoming: &Incoming, topics: &[(TopicRef, Vec<Outcome>)]) -> Handled {
-    let responses = topics
-        .iter()
-        .map(|(topic, outcomes)| TopicProduceResponse {
-            name: &topic.name,
-            topic_id: wire_id(topic.id),
-            partition_responses: outcomes.iter().map(partition_answer).collect(),
-        })
-        .collect();
-    incoming.answer(&ProduceResponse { responses, ..Default::default() })
 }
 
 fn partition_answer(outcome: &Outcome) -> PartitionProduceResponse<'_> {

@@ -137,3 +137,39 @@ fn durability_relaxed_is_acknowledged_and_readable() {
     std::thread::sleep(Duration::from_millis(1200));
     assert_eq!(wire.fetch("topic", 0).high_watermark, 1);
 }
+
+/// Of one topic twice in a request and of one partition twice in it, the last data counts, as in
+/// Kafka; each partition is answered once.
+#[test]
+fn the_last_data_for_a_partition_wins() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    for topic in ["a", "b"] {
+        wire.create(topic, 2, &[]);
+    }
+    let batches = ["first", "b", "second", "other", "last"].map(|value| batch(&[value]));
+    let data = |name, parts: &[(i32, usize)]| TopicProduceData {
+        name,
+        partition_data: parts
+            .iter()
+            .map(|(index, at)| PartitionProduceData {
+                index: *index,
+                records: Some(towpath_protocol::Blob::Bytes(&batches[*at])),
+            })
+            .collect(),
+        ..Default::default()
+    };
+    let topic_data =
+        vec![data("a", &[(0, 0)]), data("b", &[(1, 1)]), data("a", &[(0, 2), (1, 3), (0, 4)])];
+    let request = ProduceRequest { acks: -1, timeout_ms: 10_000, topic_data, ..Default::default() };
+    let answer = wire.ask(9, &request);
+    let answer: ProduceResponse<'_> = answer.read();
+    let answered: Vec<(&str, i32, i64)> = answer
+        .responses
+        .iter()
+        .flat_map(|topic| topic.partition_responses.iter().map(move |p| (topic.name, p)))
+        .map(|(name, partition)| (name, partition.index, partition.base_offset))
+        .collect();
+    assert_eq!(answered, [("a", 0, 0), ("a", 1, 0), ("b", 1, 0)]);
+    assert_eq!(wire.fetch("a", 0).values(), ["last"]);
+}

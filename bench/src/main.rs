@@ -8,6 +8,7 @@
 //!   load, open_loop, reader    the clients, which speak the protocol raw and are the same for both
 //!   machine    where it runs and how quiet it was
 //!   report     the tables
+//!   costs      what a request costs in instructions, allocations and system calls: `costs …`
 //! ```
 //!
 //! What surprises: the figures that count are the broker's CPU time and ratios between neighbouring
@@ -16,6 +17,7 @@
 
 mod batch;
 mod broker;
+mod costs;
 mod java;
 mod load;
 mod machine;
@@ -68,6 +70,9 @@ struct Arguments {
     /// Pairs of samples per row
     #[arg(long)]
     pairs: Option<usize>,
+    /// Milliseconds that one load runs
+    #[arg(long)]
+    span: Option<u64>,
     /// Also write the report here, as NAME.md and NAME.json
     #[arg(long)]
     save: Option<PathBuf>,
@@ -76,6 +81,9 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
+    if std::env::args().nth(1).is_some_and(|first| first == "costs") {
+        return costs::run(std::env::args().skip(2));
+    }
     let arguments = Arguments::parse();
     let rows = rows::all();
     if arguments.list {
@@ -90,7 +98,9 @@ fn main() -> Result<()> {
     let plan = Plan {
         is_quick: arguments.quick,
         pairs: arguments.pairs.unwrap_or(if arguments.quick { 1 } else { 5 }).max(1),
-        span: Duration::from_millis(if arguments.quick { 700 } else { 2_500 }),
+        span: Duration::from_millis(
+            arguments.span.unwrap_or(if arguments.quick { 700 } else { 2_500 }).max(1),
+        ),
         kinds: if arguments.kafka.is_some() { Kind::BOTH.to_vec() } else { vec![Kind::Towpath] },
     };
     let lab = Lab::new(&arguments.towpath, arguments.kafka.as_deref(), &arguments.data)?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::product::Product;
-use crate::{clients, compat, licences, root};
+use crate::{clients, licences, root};
 
 /// The whole run should stay under 45 minutes on two idle cores; campaigns get what is left of this.
 const BUDGET: Duration = Duration::from_secs(40 * 60);
@@ -55,8 +55,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     run.cargo("release build", &["build", "--release", "--workspace"]);
     let measured = ["test", "--release", "--package", "towpath-process"];
     run.cargo("process tests, release: start-up, memory, size", &measured);
+    run.costs();
     run.clients();
-    run.compat();
     run.campaigns();
     run.conclude()
 }
@@ -91,6 +91,16 @@ impl Run {
         }
     }
 
+    fn costs(&mut self) {
+        let name = "costs per request";
+        match crate::costs::missing_tool() {
+            None => self.step(name, || crate::costs::run(&[])),
+            Some(tool) => {
+                self.outcome(name, || Outcome::Skipped(format!("{tool} is not installed")));
+            }
+        }
+    }
+
     fn clients(&mut self) {
         let is_ci = self.is_ci;
         let mut skipped = Vec::new();
@@ -112,20 +122,6 @@ impl Run {
                 ["run", "--release", "--package", "towpath-client", "--example", "exercise"];
             cargo(&[&exercise[..], &["--", &product.kafka]].concat())
         });
-    }
-
-    /// Other projects' suites, without their slow tests.
-    fn compat(&mut self) {
-        for (suite, missing) in compat::suites() {
-            let name = format!("suite {suite}");
-            match missing {
-                Some(program) => {
-                    let why = format!("{program} is not installed");
-                    self.outcome(&name, || Outcome::Skipped(why));
-                }
-                None => self.step(&name, || compat::quick(suite)),
-            }
-        }
     }
 
     fn campaigns(&mut self) {

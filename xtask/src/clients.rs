@@ -18,8 +18,8 @@ use crate::oracle::root;
 use crate::product::Product;
 
 mod docs;
-mod kit;
-mod program;
+pub(crate) mod kit;
+pub(crate) mod program;
 
 use kit::{Kit, is_on_path, with};
 use program::{last_lines, lines};

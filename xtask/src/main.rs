@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 mod architecture;
 mod bench;
 mod clients;
+mod compat;
 mod costs;
 mod fuzz;
 mod kill;
@@ -21,6 +22,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
 
   test [--ci]      install what the tests need and run them all
   clients …        only the real clients, against the product or any broker
+  compat …         other projects' own test suites against the product
   sim …            the simulator: --seeds N, --seed S, --profile P, --check-determinism
   bench …          measure the broker: rows by name, --list; `bench kafka …` measures Kafka beside it
   costs            count instructions, allocations and system calls per request, against a baseline
@@ -35,6 +37,7 @@ fn main() -> Result<()> {
     match chore.as_str() {
         "test" => test::run(rest),
         "clients" => clients::command(rest),
+        "compat" => compat::command(rest),
         "sim" => sim::run(rest),
         "bench" => bench::run(rest),
         "costs" => costs::run(rest),

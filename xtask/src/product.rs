@@ -1,5 +1,6 @@
 //! The product as the tests run it: built with optimisation, on ports that it picks itself.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -37,11 +38,21 @@ pub(crate) fn binary() -> PathBuf {
 impl Product {
     /// Starts an ephemeral `dev` broker and waits until it is ready.
     pub(crate) fn start() -> Result<Product> {
+        Product::start_with(["--ephemeral"], Stdio::inherit())
+    }
+
+    /// Starts a `dev` broker with these flags, which say where its data is; its log goes to `log`.
+    pub(crate) fn start_with(
+        flags: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        log: Stdio,
+    ) -> Result<Product> {
         crate::test::cargo(&["build", "--release", "--package", "towpath"])?;
         let mut child = Command::new(binary())
-            .args(["dev", "--ephemeral", "--kafka", "127.0.0.1:0", "--ready-json"])
+            .args(["dev", "--kafka", "127.0.0.1:0", "--ready-json"])
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .context("the broker did not start")?;
         let stdout = child.stdout.take().context("the broker has no output")?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::product::Product;
-use crate::{clients, licences, root};
+use crate::{clients, compat, licences, root};
 
 /// The whole run should stay under 45 minutes on two idle cores; campaigns get what is left of this.
 const BUDGET: Duration = Duration::from_secs(40 * 60);
@@ -57,6 +57,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     run.cargo("process tests, release: start-up, memory, size", &measured);
     run.costs();
     run.clients();
+    run.compat();
     run.campaigns();
     run.conclude()
 }
@@ -122,6 +123,20 @@ impl Run {
                 ["run", "--release", "--package", "towpath-client", "--example", "exercise"];
             cargo(&[&exercise[..], &["--", &product.kafka]].concat())
         });
+    }
+
+    /// Other projects' suites, without their slow tests.
+    fn compat(&mut self) {
+        for (suite, missing) in compat::suites() {
+            let name = format!("suite {suite}");
+            match missing {
+                Some(program) => {
+                    let why = format!("{program} is not installed");
+                    self.outcome(&name, || Outcome::Skipped(why));
+                }
+                None => self.step(&name, || compat::quick(suite)),
+            }
+        }
     }
 
     fn campaigns(&mut self) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use towpath_broker::{Host, Outcome, State};
 use towpath_log::disk::Disk;
 use towpath_log::{
-    DataDirectory, Identity, LogConfig, LogError, LogPlace, Recovery, WriteAheadLimits,
+    DataDirectory, Identity, LastStop, LogConfig, LogError, LogPlace, Recovery, WriteAheadLimits,
 };
 use towpath_metadata::{self as metadata, Image, Metadata, PartitionState, Topic};
 use towpath_model::properties::TopicConfig;
@@ -91,7 +91,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Arc<Self>, OpenError> {
         let (directory, report) =
             DataDirectory::open_with(disk, path, new_identity, boot_id, limits)?;
-        tracing::debug!(?report, "data directory opened");
+        match report.last_stop {
+            LastStop::Never | LastStop::Clean => tracing::debug!(?report, "data directory opened"),
+            LastStop::ProcessEnded | LastStop::SystemEnded => tracing::info!(
+                last_stop = ?report.last_stop,
+                frames = report.replayed_frames,
+                repaired_bytes = report.repaired_bytes,
+                "the last stop was not clean: everything was synced and is checked"
+            ),
+        }
+        if 0 < report.damaged_places {
+            tracing::error!(path = %path.display(), places = report.damaged_places,
+                "the write-ahead file has places that were synced and are unreadable");
+        }
         let (metadata, removed) =
             open_metadata(&directory, &settings, &clock).map_err(OpenError::Metadata)?;
         let image = match metadata.lock().partition.state() {
@@ -113,13 +125,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             kept_up_at: Mutex::new(None),
             doomed: Mutex::new(Vec::new()),
         });
-        driver.register(report.was_clean)?;
+        driver.register(report.was_clean())?;
         let image = driver.image().clone();
-        for topic in image.topics() {
-            for partition in (0i32..).take(topic.partitions.len()) {
-                driver.open_if_led(&image, topic, PartitionIndex(partition))?;
-            }
-        }
+        driver.open_all(&image)?;
         driver.sort_out_strangers(&image, &removed)?;
         Ok(driver)
     }
@@ -187,6 +195,23 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return Err(OpenError::NotRegistered);
         }
         Ok(())
+    }
+
+    /// Opens every partition that is led here; where one cannot be, the first of them is the error.
+    fn open_all(&self, image: &Image) -> Result<(), OpenError> {
+        let mut all = Vec::new();
+        for topic in image.topics() {
+            all.extend((0i32..).take(topic.partitions.len()).map(|partition| (topic, partition)));
+        }
+        let failed = Mutex::new(BTreeMap::new());
+        self.clock.for_each(all.len(), &|nth| {
+            let (topic, partition) = all[nth];
+            if let Err(error) = self.open_if_led(image, topic, PartitionIndex(partition)) {
+                failed.lock().expect("no panic holds the errors").insert(nth, error);
+            }
+        });
+        let failed = failed.into_inner().expect("no panic holds the errors");
+        failed.into_values().next().map_or(Ok(()), Err)
     }
 
     /// Opens a partition of `topic` if this broker leads it and has not opened it yet. Its state

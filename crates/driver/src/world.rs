@@ -16,6 +16,12 @@ pub trait Clock: Send + Sync + 'static {
 
     /// [`crate::Driver::expire_due`] has work at `deadline`. Only the earliest matters.
     fn wake_at(&self, deadline: Time);
+
+    /// Calls `act` with every number below `count` and returns when all calls have returned. A start
+    /// recovers its partitions with it: where there are threads, they may share the numbers.
+    fn for_each(&self, count: usize, act: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(act);
+    }
 }
 
 /// Where answers go.

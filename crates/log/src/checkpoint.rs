@@ -43,18 +43,24 @@ pub(crate) struct Checkpoint {
     pub(crate) log_start: Offset,
     /// Everything before it is on disk.
     pub(crate) durable: Point,
+    /// Up to where the log was compacted: no key has two records before it.
+    pub(crate) clean: Offset,
+    /// Batches before it need not follow each other without a gap: a compaction has begun there.
+    pub(crate) gaps_below: Offset,
     /// Leader epochs and their first offsets; both rise.
     pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
 }
 
 impl Checkpoint {
     fn encode(&self, generation: u64) -> Vec<u8> {
-        let mut out = Vec::with_capacity(44 + 12 * self.epochs.len());
+        let mut out = Vec::with_capacity(60 + 12 * self.epochs.len());
         out.extend_from_slice(&generation.to_be_bytes());
         out.extend_from_slice(&self.log_start.0.to_be_bytes());
         out.extend_from_slice(&self.durable.offset.0.to_be_bytes());
         out.extend_from_slice(&self.durable.segment.map_or(-1, |base| base.0).to_be_bytes());
         out.extend_from_slice(&self.durable.position.to_be_bytes());
+        out.extend_from_slice(&self.clean.0.to_be_bytes());
+        out.extend_from_slice(&self.gaps_below.0.to_be_bytes());
         out.extend_from_slice(&(self.epochs.len() as u32).to_be_bytes());
         for (epoch, start) in &self.epochs {
             out.extend_from_slice(&epoch.0.to_be_bytes());
@@ -70,6 +76,8 @@ impl Checkpoint {
         let offset = Offset(payload.i64()?);
         let segment = Some(Offset(payload.i64()?)).filter(|base| Offset::ZERO <= *base);
         let position = payload.u64()?;
+        let clean = Offset(payload.i64()?);
+        let gaps_below = Offset(payload.i64()?);
         let count = payload.u32()? as usize;
         if payload.0.len() != count.checked_mul(12)? {
             return None;
@@ -80,7 +88,8 @@ impl Checkpoint {
         }
         let durable = Point { offset, segment, position };
         let makes_sense = Offset::ZERO <= log_start && log_start <= offset;
-        makes_sense.then_some((generation, Checkpoint { log_start, durable, epochs }))
+        let checkpoint = Checkpoint { log_start, durable, clean, gaps_below, epochs };
+        makes_sense.then_some((generation, checkpoint))
     }
 }
 
@@ -90,9 +99,10 @@ pub(crate) struct Checkpoints<D> {
     disk: D,
     directory: PathBuf,
     generation: u64,
-    /// Which of the two files are certain to be there as they are read. A process that ended
-    /// between its write and its sync leaves one that only the page cache has.
-    certain: [bool; 2],
+    /// Which of the two files have a name that is certain.
+    named: [bool; 2],
+    /// Up to where the newest generation on the disk says that the log is durable.
+    saved: Option<Offset>,
     pub(crate) latest: Checkpoint,
 }
 
@@ -112,23 +122,34 @@ pub(crate) enum Found {
 impl<D: Disk> Checkpoints<D> {
     /// For a log that has no checkpoint yet and may have no directory.
     pub(crate) fn new(disk: D, directory: PathBuf, latest: Checkpoint) -> Self {
-        Checkpoints { disk, directory, generation: 0, certain: [false; 2], latest }
+        Checkpoints { disk, directory, generation: 0, named: [false; 2], saved: None, latest }
     }
 
-    /// Loads the newest readable generation.
-    pub(crate) fn load(disk: D, directory: PathBuf) -> Result<(Self, Found), LogError> {
+    /// Loads the newest readable generation. `shows_cached`: a read may show what the disk lacks,
+    /// unless it is told not to.
+    pub(crate) fn load(
+        disk: D,
+        directory: PathBuf,
+        shows_cached: bool,
+    ) -> Result<(Self, Found), LogError> {
         let empty = Checkpoint {
             log_start: Offset::ZERO,
             durable: Point::without_segment(Offset::ZERO),
+            clean: Offset::ZERO,
+            gaps_below: Offset::ZERO,
             epochs: Vec::new(),
         };
         let mut checkpoints = Checkpoints::new(disk, directory, empty);
         let (mut readable, mut unreadable) = (0, 0);
-        for name in NAMES {
+        for (slot, name) in NAMES.into_iter().enumerate() {
             let path = checkpoints.directory.join(name);
+            if shows_cached {
+                envelope::drop_cached(&checkpoints.disk, &path)?;
+            }
             let Some(bytes) = envelope::read_file(&checkpoints.disk, &path, BYTES_MAX)? else {
                 continue;
             };
+            checkpoints.named[slot] = true;
             let Some((generation, checkpoint)) = Checkpoint::decode(&bytes) else {
                 unreadable += 1;
                 continue;
@@ -136,6 +157,7 @@ impl<D: Disk> Checkpoints<D> {
             readable += 1;
             if checkpoints.generation < generation {
                 checkpoints.generation = generation;
+                checkpoints.saved = Some(checkpoint.durable.offset);
                 checkpoints.latest = checkpoint;
             }
         }
@@ -152,10 +174,7 @@ impl<D: Disk> Checkpoints<D> {
     pub(crate) fn save(&mut self) -> Result<(), LogError> {
         assert!(self.latest.log_start <= self.latest.durable.offset);
         let generation = self.generation + 1;
-        let (other, slot) = ((self.generation % 2) as usize, (generation % 2) as usize);
-        if 0 < self.generation {
-            self.make_certain(other)?;
-        }
+        let slot = (generation % 2) as usize;
         let path = self.directory.join(NAMES[slot]);
         let write = || {
             let file = if self.disk.exists(&path)? {
@@ -165,38 +184,20 @@ impl<D: Disk> Checkpoints<D> {
             };
             file.write_at(&[IoSlice::new(&self.latest.encode(generation))], 0)?;
             file.sync_data()?;
-            if !self.certain[slot] {
+            if !self.named[slot] {
                 self.disk.sync_dir(&self.directory)?;
             }
             Ok(())
         };
         write().map_err(LogError::io("write", &path))?;
-        self.certain[slot] = true;
+        self.named[slot] = true;
         self.generation = generation;
+        self.saved = Some(self.latest.durable.offset);
         Ok(())
     }
 
-    /// Makes the generation that was loaded certain, so that something may follow from it.
-    pub(crate) fn make_loaded_certain(&mut self) -> Result<(), LogError> {
-        if self.generation == 0 {
-            Ok(())
-        } else {
-            self.make_certain((self.generation % 2) as usize)
-        }
-    }
-
-    /// The generation that is kept must survive the tearing of the one that is written.
-    fn make_certain(&mut self, slot: usize) -> Result<(), LogError> {
-        if self.certain[slot] {
-            return Ok(());
-        }
-        let path = self.directory.join(NAMES[slot]);
-        let sync = || {
-            self.disk.open(&path)?.sync_data()?;
-            self.disk.sync_dir(&self.directory)
-        };
-        sync().map_err(LogError::io("sync", &path))?;
-        self.certain[slot] = true;
-        Ok(())
+    /// Whether the disk has a checkpoint that says that the log is durable up to `offset`.
+    pub(crate) fn is_saved_up_to(&self, offset: Offset) -> bool {
+        self.saved.is_some_and(|saved| offset <= saved)
     }
 }

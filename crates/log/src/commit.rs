@@ -237,9 +237,12 @@ impl<D: Disk> DataDirectory<D> {
         checkpoints.latest.epochs.clone_from(&plan.epochs);
         match saved.and_then(|()| checkpoints.save()) {
             // The round is durable all the same; a start only has more to scan.
-            Err(error) if error.is_disk_full() => Ok(()),
-            saved => saved,
+            Err(error) if error.is_disk_full() => return Ok(()),
+            saved => saved?,
         }
+        drop(checkpoints);
+        self.write_ahead().checkpointed(dirty.partition, dirty.to.offset);
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use towpath_model::{Offset, TopicPartition, Uuid};
 
 use crate::disk::{Disk, Space};
 use crate::error::{LogError, OpenError};
-use crate::identity::{self, Identity};
+use crate::identity::{self, Identity, LastStop};
 use crate::log::{Log, LogConfig};
 use crate::place::{FoundLog, LogPlace, METADATA, TOPICS, partition_of, topic_of};
 use crate::recover::{self, Recovery};
@@ -19,6 +19,7 @@ use crate::write_ahead::{self, Replayed, WriteAhead};
 const FORMAT: &str = "format";
 const LOCK: &str = "lock";
 const CLEAN: &str = "clean";
+const BOOT: &str = "boot";
 const WRITE_AHEAD: &str = "wal";
 const DELETED: &str = "deleted";
 const QUARANTINE: &str = "quarantine";
@@ -42,10 +43,8 @@ impl Default for WriteAheadLimits {
 /// What opening a data directory found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// The directory was empty and is a new one.
-    pub is_new: bool,
-    /// The last stop was clean, so that there was nothing to replay.
-    pub was_clean: bool,
+    /// How the last process ended.
+    pub last_stop: LastStop,
     /// Write-ahead frames that were replayed.
     pub replayed_frames: u64,
     /// Bytes that segments lacked and got from them.
@@ -53,6 +52,14 @@ pub struct OpenReport {
     /// Places in write-ahead files that had been synced and are unreadable. What they held may
     /// still be in the segments; if not, the logs report it.
     pub damaged_places: u64,
+}
+
+impl OpenReport {
+    /// Whether the last stop was clean, so that there was nothing to replay.
+    #[must_use]
+    pub fn was_clean(&self) -> bool {
+        self.last_stop == LastStop::Clean
+    }
 }
 
 /// An open data directory. Cheap to clone; the last clone gives the lock back.
@@ -78,14 +85,14 @@ pub(crate) struct Inner<D: Disk> {
     pub(crate) limits: WriteAheadLimits,
     identity: Identity,
     boot_id: String,
-    pub(crate) was_clean: bool,
+    pub(crate) last_stop: LastStop,
     failure: OnceLock<String>,
     /// Held during a round, and while a log is deleted.
     pub(crate) round: Mutex<()>,
     write_ahead: Mutex<WriteAhead<D>>,
     /// Generations of the logs that were opened and not deleted since.
     generations: Mutex<BTreeMap<TopicPartition, Arc<AtomicU64>>>,
-    /// Up to where the replay made logs durable, until they are opened.
+    /// Up to where the write-ahead file says logs are durable, until they are opened.
     replayed: Mutex<BTreeMap<TopicPartition, Offset>>,
     _lock: Box<dyn Send + Sync>,
 }
@@ -120,12 +127,7 @@ impl<D: Disk> DataDirectory<D> {
         let lock = lock(&disk, path)?;
         let format = path.join(FORMAT);
         let (identity, is_new) = match Identity::load(&disk, &format)? {
-            Some(identity) => {
-                // The process that wrote it may have been killed before its name was certain: a
-                // power loss must not leave parts without it.
-                disk.sync_dir(path).map_err(LogError::io("sync names in", path))?;
-                (identity, false)
-            }
+            Some(identity) => (identity, false),
             None if has_data(&disk, path)? => return Err(OpenError::NoFormat(path.to_owned())),
             None => {
                 let identity = new_identity();
@@ -134,36 +136,38 @@ impl<D: Disk> DataDirectory<D> {
             }
         };
         let directory_id = identity.directory_id;
-        let was_clean = identity::take_clean_mark(&disk, &path.join(CLEAN), directory_id)?;
+        let last_stop = last_stop(&disk, path, directory_id, is_new, boot_id)?;
         create_parts(&disk, path)?;
         remove_deleted(&disk, path)?;
-        let replayed = replay(&disk, path, directory_id)?;
+        let shows_cached = last_stop == LastStop::ProcessEnded;
+        let replayed = replay(&disk, path, directory_id, shows_cached)?;
         let report = OpenReport {
-            is_new,
-            was_clean,
+            last_stop,
             replayed_frames: replayed.frames,
             repaired_bytes: replayed.repaired_bytes,
             damaged_places: replayed.damaged,
         };
-        let write_ahead = WriteAhead::new(
+        let mut write_ahead = WriteAhead::new(
             disk.clone(),
             path.join(WRITE_AHEAD),
             directory_id,
             limits.file_bytes_max,
             replayed.next_number,
         );
+        write_ahead.take_over(&replayed)?;
+        let durable = replayed.durable.iter().map(|(log, to)| (*log, to.next_offset)).collect();
         let inner = Inner {
             disk,
             root: path.to_owned(),
             limits,
             identity,
             boot_id: boot_id.to_owned(),
-            was_clean,
+            last_stop,
             failure: OnceLock::new(),
             round: Mutex::new(()),
             write_ahead: Mutex::new(write_ahead),
             generations: Mutex::new(BTreeMap::new()),
-            replayed: Mutex::new(replayed.durable),
+            replayed: Mutex::new(durable),
             _lock: lock,
         };
         Ok((DataDirectory { inner: Arc::new(inner) }, report))
@@ -222,12 +226,31 @@ impl<D: Disk> DataDirectory<D> {
         let partition = place.partition();
         let replayed = lock_of(&self.inner.replayed).get(&partition).copied();
         let (log, recovery) = recover::open(self.clone(), &place, config, replayed)?;
+        self.mark_recovered(&log, replayed)?;
         // Not before: an attempt that failed leaves it to the next one, which must not cut what the
         // write-ahead file has made durable.
         lock_of(&self.inner.replayed).remove(&partition);
         self.supersede(partition);
         lock_of(&self.inner.generations).insert(partition, Arc::clone(&log.generation));
         Ok((log, recovery))
+    }
+
+    /// The write-ahead file remembers what a recovery has found durable beyond the checkpoint, so
+    /// that a checkpoint can wait for the next commit.
+    fn mark_recovered(&self, log: &Log<D>, replayed: Option<Offset>) -> Result<(), LogError> {
+        let durable = log.durable;
+        let is_known = log.checkpoints().is_saved_up_to(durable.offset)
+            || replayed.is_some_and(|replayed| durable.offset <= replayed);
+        let Some(segment) = durable.segment.filter(|_| !is_known) else { return Ok(()) };
+        let mut write_ahead = self.write_ahead();
+        let marked = write_ahead.mark(log.partition, segment, durable.position, durable.offset);
+        match marked {
+            Err(error) if error.is_disk_full() => {
+                write_ahead.give_up_unwritten();
+                Ok(())
+            }
+            marked => marked,
+        }
     }
 
     /// What was taken from a log that is gone vouches for nothing.
@@ -239,7 +262,7 @@ impl<D: Disk> DataDirectory<D> {
 
     /// Whether every log was recovered, by this start or before the last clean stop.
     fn is_all_recovered(&self) -> Result<bool, LogError> {
-        if self.inner.was_clean {
+        if matches!(self.inner.last_stop, LastStop::Clean | LastStop::Never) {
             return Ok(true);
         }
         let metadata = self.inner.root.join(METADATA);
@@ -380,6 +403,28 @@ pub(crate) fn lock_of<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("a panic while this is locked is a bug that ends the process")
 }
 
+/// How the last process ended. After an end that was not clean everything in the directory is
+/// durable when this returns, whatever that process has left unsynced: what is read from here on may
+/// be relied on. It also empties the cache of a drive that lost its system and kept its power.
+fn last_stop<D: Disk>(
+    disk: &D,
+    root: &Path,
+    directory_id: Uuid,
+    is_new: bool,
+    boot_id: &str,
+) -> Result<LastStop, LogError> {
+    let was_clean = identity::take_clean_mark(disk, &root.join(CLEAN), directory_id)?;
+    let is_other_boot = identity::enter_boot(disk, &root.join(BOOT), boot_id, directory_id)?;
+    if is_new {
+        return Ok(LastStop::Never);
+    }
+    if was_clean {
+        return Ok(LastStop::Clean);
+    }
+    disk.sync_all(root).map_err(LogError::io("sync everything in", root))?;
+    Ok(if is_other_boot { LastStop::SystemEnded } else { LastStop::ProcessEnded })
+}
+
 /// Creates the directory. Until it has been named once, by its `format` file, every directory
 /// above it may be as new as it is, so all their names are made certain.
 fn create_root<D: Disk>(disk: &D, root: &Path) -> Result<(), LogError> {
@@ -420,10 +465,14 @@ fn has_data<D: Disk>(disk: &D, root: &Path) -> Result<bool, LogError> {
 
 fn create_parts<D: Disk>(disk: &D, root: &Path) -> Result<(), LogError> {
     let create = || {
+        let mut has_created = false;
         for part in [TOPICS, WRITE_AHEAD] {
-            disk.create_dir_all(&root.join(part))?;
+            if !disk.exists(&root.join(part))? {
+                disk.create_dir_all(&root.join(part))?;
+                has_created = true;
+            }
         }
-        disk.sync_dir(root)
+        if has_created { disk.sync_dir(root) } else { Ok(()) }
     };
     create().map_err(LogError::io("create parts of", root))
 }
@@ -463,7 +512,12 @@ fn topic_directories<D: Disk>(disk: &D, topics: &Path) -> Result<Vec<(Uuid, Path
     Ok(found.collect())
 }
 
-fn replay<D: Disk>(disk: &D, root: &Path, directory_id: Uuid) -> Result<Replayed, LogError> {
+fn replay<D: Disk>(
+    disk: &D,
+    root: &Path,
+    directory_id: Uuid,
+    shows_cached: bool,
+) -> Result<Replayed, LogError> {
     let topics: BTreeMap<Uuid, PathBuf> =
         topic_directories(disk, &root.join(TOPICS))?.into_iter().collect();
     let path_of = |partition: TopicPartition| {
@@ -472,5 +526,6 @@ fn replay<D: Disk>(disk: &D, root: &Path, directory_id: Uuid) -> Result<Replayed
         }
         Some(topics.get(&partition.topic)?.join(partition.partition.to_string()))
     };
-    write_ahead::replay(disk, &root.join(WRITE_AHEAD), directory_id, path_of)
+    let directory = root.join(WRITE_AHEAD);
+    write_ahead::replay(disk, &directory, directory_id, shows_cached, path_of)
 }

@@ -3,7 +3,8 @@
 //! The contract is the weakest that real disks give. What was written but not synced may be lost,
 //! in any order, sector by sector. A name that was created, renamed or removed is only certain
 //! after [`Disk::sync_dir`] of its directory. A sync that failed is never tried again: the caller
-//! gives up what it vouched for.
+//! gives up what it vouched for. After it a reader may be shown bytes that the disk does not have,
+//! until [`DiskFile::drop_cached`].
 
 use std::io;
 use std::io::IoSlice;
@@ -37,6 +38,19 @@ pub trait Disk: Clone + Send + Sync + 'static {
 
     /// Makes the names in a directory durable.
     fn sync_dir(&self, directory: &Path) -> io::Result<()>;
+
+    /// Makes everything below a directory durable: bytes and names, whichever process has written
+    /// them. What a system has one call for costs one call.
+    fn sync_all(&self, directory: &Path) -> io::Result<()> {
+        for name in self.list(directory)? {
+            let path = directory.join(name);
+            match self.open(&path) {
+                Ok(file) => file.sync_data()?,
+                Err(_) => self.sync_all(&path)?,
+            }
+        }
+        self.sync_dir(directory)
+    }
 
     /// Whether something has this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
@@ -74,6 +88,13 @@ pub trait DiskFile: Send + Sync + 'static {
 
     /// Cuts the file to `length` bytes.
     fn truncate(&self, length: u64) -> io::Result<()>;
+
+    /// Lets go of what is cached of `[from, from + length)` and does not wait to be written, so that
+    /// the next read shows what the disk has. A system without such a call does nothing.
+    fn drop_cached(&self, from: u64, length: u64) -> io::Result<()> {
+        let _ = (from, length);
+        Ok(())
+    }
 
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;

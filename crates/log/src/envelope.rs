@@ -92,6 +92,14 @@ pub(crate) fn read_file<D: Disk>(
     Ok(Some(bytes))
 }
 
+/// Lets the next read of a file, if it exists, show what the disk has.
+pub(crate) fn drop_cached<D: Disk>(disk: &D, path: &Path) -> Result<(), LogError> {
+    let drop = || {
+        if disk.exists(path)? { disk.open(path)?.drop_cached(0, u64::MAX) } else { Ok(()) }
+    };
+    drop().map_err(LogError::io("read", path))
+}
+
 /// Reads until `buffer` is full or the file ends; returns how many bytes that were.
 pub(crate) fn read_full(
     file: &impl DiskFile,

@@ -1,15 +1,18 @@
-//! Whose data a directory holds: the `format` file, and the mark of a clean stop.
+//! Whose data a directory holds: the `format` file; and how the last process ended: the mark of a
+//! clean stop, and the mark of the boot in which the directory was last opened.
 
+use std::io::IoSlice;
 use std::path::Path;
 
 use towpath_model::{BrokerId, Uuid};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::envelope::{self, Kind, Payload, Unreadable, put_text};
-use crate::error::{LogError, OpenError};
+use crate::error::{LogError, OpenError, is_full};
 
 const FORMAT: Kind = *b"TPfm";
 const CLEAN: Kind = *b"TPcl";
+const BOOT: Kind = *b"TPbo";
 const BYTES_MAX: u64 = 4096;
 
 /// Who owns a data directory. A directory of another cluster or node is refused by whoever
@@ -61,6 +64,21 @@ impl Identity {
     }
 }
 
+/// How the process that last had a directory open came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LastStop {
+    /// There was none: the directory is new.
+    #[default]
+    Never,
+    /// It closed the directory.
+    Clean,
+    /// It ended without a word, while the operating system went on, or that is not known: the page
+    /// cache may show what the disk lacks.
+    ProcessEnded,
+    /// The operating system ended with it: what can be read is what the disk has.
+    SystemEnded,
+}
+
 /// Leaves the mark of a clean stop.
 pub(crate) fn save_clean_mark<D: Disk>(
     disk: &D,
@@ -68,10 +86,51 @@ pub(crate) fn save_clean_mark<D: Disk>(
     boot_id: &str,
     directory_id: Uuid,
 ) -> Result<(), LogError> {
+    envelope::replace_file(disk, path, &envelope::seal(CLEAN, &boot_payload(boot_id, directory_id)))
+}
+
+fn boot_payload(boot_id: &str, directory_id: Uuid) -> Vec<u8> {
     let mut payload = Vec::new();
     put_text(&mut payload, boot_id);
     payload.extend_from_slice(&directory_id.0);
-    envelope::replace_file(disk, path, &envelope::seal(CLEAN, &payload))
+    payload
+}
+
+/// Whether the directory was last opened in another boot of the system than `boot_id`; from now on
+/// it was opened in this one. The mark is not synced: where a power loss takes it, there is another
+/// boot, and where it stays, the page cache does. An empty `boot_id` is one that nobody knows.
+pub(crate) fn enter_boot<D: Disk>(
+    disk: &D,
+    path: &Path,
+    boot_id: &str,
+    directory_id: Uuid,
+) -> Result<bool, LogError> {
+    let found = envelope::read_file(disk, path, BYTES_MAX)?;
+    let last = found.as_deref().and_then(|bytes| {
+        let mut payload = Payload(envelope::open(BOOT, bytes).ok()?);
+        let boot = payload.text()?;
+        (payload.array() == Some(directory_id.0)).then_some(boot)
+    });
+    if last == Some(boot_id) {
+        return Ok(false);
+    }
+    let is_other = !boot_id.is_empty() && last.is_some_and(|last| !last.is_empty());
+    let write = || {
+        let file = if found.is_some() { disk.open(path)? } else { disk.create(path)? };
+        let mark = envelope::seal(BOOT, &boot_payload(boot_id, directory_id));
+        file.write_at(&[IoSlice::new(&mark)], 0)
+    };
+    match write() {
+        // Without a mark the next start trusts the page cache as little as it can.
+        Err(error)
+            if is_full(&error) && disk.exists(path).map_err(LogError::io("read", path))? =>
+        {
+            disk.remove_file(path).map_err(LogError::io("remove", path))?;
+        }
+        Err(error) if is_full(&error) => {}
+        written => written.map_err(LogError::io("write", path))?,
+    }
+    Ok(is_other)
 }
 
 /// Whether the last stop was clean; the mark is gone, durably, when this returns.

@@ -24,6 +24,9 @@ const SUMMARY: Kind = *b"TPix";
 const OFFSETS: Kind = *b"TPie";
 const TIMES: Kind = *b"TPtx";
 const SUMMARY_LEN: usize = 65;
+/// Flags in a summary's last byte.
+const SEALED: u8 = 1;
+const HAS_EMPTY_BATCHES: u8 = 2;
 /// Bytes of the first envelope of an `.index` file: enough to know the segment without its entries.
 pub(crate) const SUMMARY_FILE_LEN: usize = HEADER_LEN + SUMMARY_LEN;
 /// Most entries of each kind.
@@ -259,6 +262,16 @@ pub(crate) fn load<D: Disk>(
     Ok(SparseIndex::decode(summary, &offsets, &times, interval_bytes))
 }
 
+/// Lets the next reads of a segment's index files show what the disk has.
+pub(crate) fn drop_cached<D: Disk>(
+    disk: &D,
+    directory: &Path,
+    base: Offset,
+) -> Result<(), LogError> {
+    envelope::drop_cached(disk, &FileKind::Index.path(directory, base))?;
+    envelope::drop_cached(disk, &FileKind::TimeIndex.path(directory, base))
+}
+
 /// Reads only the summary of a segment's index.
 pub(crate) fn load_summary<D: Disk>(
     disk: &D,
@@ -294,7 +307,10 @@ fn encode_summary(summary: &Summary) -> Vec<u8> {
     out.extend_from_slice(&summary.max_timestamp_batch.0.to_be_bytes());
     out.extend_from_slice(&summary.first_append.map_or(-1, |at| at.0).to_be_bytes());
     out.extend_from_slice(&summary.last_append.map_or(-1, |at| at.0).to_be_bytes());
-    out.push(u8::from(summary.is_sealed));
+    out.push(
+        if summary.is_sealed { SEALED } else { 0 }
+            | if summary.has_empty_batches { HAS_EMPTY_BATCHES } else { 0 },
+    );
     out
 }
 
@@ -302,7 +318,7 @@ fn encode_summary(summary: &Summary) -> Vec<u8> {
 pub(crate) fn decode_summary(index_file: &[u8]) -> Option<Summary> {
     let mut payload = Payload(envelope::open(SUMMARY, index_file).ok()?);
     let known = |at: i64| (0 <= at).then_some(Timestamp(at));
-    let summary = Summary {
+    let mut summary = Summary {
         base_offset: Offset(payload.i64()?),
         bytes: payload.u64()?,
         next_offset: Offset(payload.i64()?),
@@ -311,9 +327,14 @@ pub(crate) fn decode_summary(index_file: &[u8]) -> Option<Summary> {
         max_timestamp_batch: Offset(payload.i64()?),
         first_append: known(payload.i64()?),
         last_append: known(payload.i64()?),
-        is_sealed: payload.array()? == [1],
+        is_sealed: false,
+        has_empty_batches: false,
     };
-    (summary.base_offset <= summary.next_offset).then_some(summary)
+    let [flags] = payload.array()?;
+    summary.is_sealed = flags & SEALED != 0;
+    summary.has_empty_batches = flags & HAS_EMPTY_BATCHES != 0;
+    let is_known = flags <= (SEALED | HAS_EMPTY_BATCHES);
+    (is_known && summary.base_offset <= summary.next_offset).then_some(summary)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 
 mod checkpoint;
 mod commit;
+mod compact;
 mod directory;
 pub mod disk;
 mod envelope;
@@ -40,9 +41,12 @@ mod testing;
 mod tests;
 
 pub use commit::{CommitError, Committed, Dirty};
+pub use compact::{
+    Compacted, Compaction, CompactionError, CompactionRules, CompactionState, Replacement, Step,
+};
 pub use directory::{DataDirectory, OpenReport, WriteAheadLimits};
 pub use error::{LogError, OpenError, ReadError};
-pub use identity::Identity;
+pub use identity::{Identity, LastStop};
 pub use iterate::{Batches, Headers};
 pub use log::{Appended, Log, LogConfig};
 pub use place::{FoundLog, LogPlace};

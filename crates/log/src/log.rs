@@ -92,6 +92,13 @@ pub struct Log<D: Disk> {
     pub(crate) sealed_unsynced: Vec<(Offset, Arc<D::File>)>,
     /// Indexes of sealed segments that are not on the disk yet.
     pub(crate) unsaved_indexes: Vec<index::Files>,
+    /// Segments whose indexes a round has taken along and not yet brought back: what it will write
+    /// is about their batches of now.
+    pub(crate) taken_indexes: Vec<Offset>,
+    /// Up to where the log was compacted; never beyond its end.
+    pub(crate) clean: Offset,
+    /// When the last tombstone that the newest compaction has left may go.
+    pub(crate) horizon: Option<Timestamp>,
     pub(crate) open: OpenSegments<D::File>,
     /// Leader epochs and their first offsets; both rise.
     pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
@@ -104,6 +111,8 @@ pub struct Log<D: Disk> {
     pub(crate) last_batch: Option<LastBatch>,
     pub(crate) checkpoint_is_due: bool,
     pub(crate) bytes_since_checkpoint: u64,
+    /// Log end offset at which the index files were last written.
+    pub(crate) indexed_to: Option<Offset>,
     pub(crate) bytes_since_snapshot: u64,
 }
 
@@ -199,7 +208,7 @@ impl<D: Disk> Log<D> {
 
     /// Recovered segments do not know when the broker wrote them: their records' own times stand
     /// in, as far as they are not in the future.
-    fn learn_times(&mut self, wall: Timestamp) {
+    pub(crate) fn learn_times(&mut self, wall: Timestamp) {
         for segment in self.segments.iter_mut().filter(|segment| 0 < segment.bytes) {
             let stand_in = |at: Timestamp| if at < Timestamp(0) { wall } else { at.min(wall) };
             segment.first_append.get_or_insert(stand_in(segment.first_timestamp));
@@ -373,12 +382,14 @@ impl<D: Disk> Log<D> {
         self.bytes_since_checkpoint = 0;
         let checkpoints = Arc::clone(&self.checkpoints);
         let indexes = self.take_indexes();
+        self.taken_indexes.extend(indexes.iter().map(|index| index.segment));
         Some(CheckpointPlan { checkpoints, epochs: self.epochs.clone(), indexes })
     }
 
     fn take_indexes(&mut self) -> Vec<index::Files> {
         let mut indexes = std::mem::take(&mut self.unsaved_indexes);
         indexes.extend(self.active_index_files());
+        self.indexed_to = Some(self.log_end);
         indexes
     }
 
@@ -401,6 +412,7 @@ impl<D: Disk> Log<D> {
         if committed.to == self.taken {
             // No later round is under way, so these are the names that this one has synced.
             self.taken_names.clear();
+            self.taken_indexes.clear();
         }
         self.assert_order();
     }
@@ -425,7 +437,10 @@ impl<D: Disk> Log<D> {
 
     pub(crate) fn sync_and_checkpoint(&mut self) -> Result<(), LogError> {
         self.sync_all()?;
-        if !self.has_directory {
+        let is_saved = self.unsaved_indexes.is_empty()
+            && self.indexed_to == Some(self.log_end)
+            && self.checkpoints().is_saved_up_to(self.log_end);
+        if !self.has_directory || is_saved {
             return Ok(());
         }
         self.checkpoint_is_due = false;
@@ -467,11 +482,15 @@ impl<D: Disk> Log<D> {
         let before = checkpoints.latest.clone();
         checkpoints.latest.log_start = self.log_start;
         checkpoints.latest.durable = self.durable;
+        checkpoints.latest.clean = self.clean;
         checkpoints.latest.epochs.clone_from(&self.epochs);
         checkpoints.save().inspect_err(|error| {
             checkpoints.latest = before;
             self.fail_unless_full(error);
-        })
+        })?;
+        drop(checkpoints);
+        self.directory.write_ahead().checkpointed(self.partition, self.durable.offset);
+        Ok(())
     }
 
     /// A failed sync leaves unknown what the disk holds; a full disk is only full.

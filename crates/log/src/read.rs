@@ -117,6 +117,10 @@ impl<D: Disk> Log<D> {
     /// one is larger, it is returned alone if `at_least_one_batch`. `None` when there is nothing
     /// to return.
     ///
+    /// Batches in which a compaction has left no record are passed over: several clients (kafkajs,
+    /// kafka-go, older kafka-python) stop at one for ever. A replica needs them, and has to read
+    /// another way.
+    ///
     /// # Errors
     /// [`ReadError`].
     pub fn read(
@@ -133,16 +137,24 @@ impl<D: Disk> Log<D> {
             return Err(ReadError::CorruptBatch { from: damage.from, to: damage.to });
         }
         let next_damage = self.damage.iter().map(|d| d.from).find(|at| from < *at);
-        let end = end.min(self.log_end).min(next_damage.unwrap_or(self.log_end));
+        let readable = end.min(self.log_end);
+        let end = readable.min(next_damage.unwrap_or(self.log_end));
         if end <= from {
             return Ok(None);
         }
+        // Not silence, where only batches without records lie before the damage.
+        let nothing = || match self.damage.iter().find(|damage| damage.from == end) {
+            Some(damage) if end < readable => {
+                Err(ReadError::CorruptBatch { from: damage.from, to: damage.to })
+            }
+            _ => Ok(None),
+        };
         let first = self.segments.partition_point(|segment| segment.next_offset <= from);
         for at in first..self.segments.len() {
             let opened = self.open_segment(at)?;
             let Some(start) = self.batch_at(&opened, from)? else { continue };
             if end < start.next_offset {
-                return Ok(None);
+                return nothing();
             }
             let segment_end = opened.summary.next_offset;
             let slice = self.slice(opened, start, end, max_bytes as u64, at_least_one_batch)?;
@@ -153,7 +165,7 @@ impl<D: Disk> Log<D> {
             }
             return Ok(slice);
         }
-        Ok(None)
+        nothing()
     }
 
     fn slice(
@@ -197,7 +209,9 @@ impl<D: Disk> Log<D> {
         let mut scan = Scan::headers(position, opened.summary.bytes, SMALL_BUFFER);
         loop {
             match self.step(&mut scan, opened)? {
-                Found::Batch { header, position, .. } if from < header.next_offset() => {
+                Found::Batch { header, position, .. }
+                    if from < header.next_offset() && 0 < header.record_count() =>
+                {
                     return Ok(Some(Start::of(&header, position)));
                 }
                 Found::Batch { .. } => {}
@@ -229,14 +243,15 @@ impl<D: Disk> Log<D> {
     ) -> Result<(u64, Offset), ReadError> {
         let summary = &opened.summary;
         let limit = start.position.saturating_add(bytes_max);
-        if summary.next_offset <= end && summary.bytes <= limit {
+        let is_dense = !summary.has_empty_batches;
+        if is_dense && summary.next_offset <= end && summary.bytes <= limit {
             return Ok((summary.bytes, summary.next_offset));
         }
         let base = summary.base_offset;
         let by_bytes = opened.index.at_or_before_position(base, limit);
         let by_offset = opened.index.at_or_before(base, end);
         let (offset, position) = if by_bytes.1 < by_offset.1 { by_bytes } else { by_offset };
-        let mut fitting = if start.position < position {
+        let mut fitting = if is_dense && start.position < position {
             (position, offset)
         } else {
             (start.position, start.base_offset)
@@ -244,7 +259,7 @@ impl<D: Disk> Log<D> {
         let mut scan = Scan::headers(fitting.0, summary.bytes, SMALL_BUFFER);
         while let Found::Batch { header, position, .. } = self.step(&mut scan, opened)? {
             let to = position + header.size_in_bytes() as u64;
-            let follows = fitting.1 <= header.base_offset();
+            let follows = fitting.1 <= header.base_offset() && 0 < header.record_count();
             if !follows || end < header.next_offset() || limit < to {
                 break;
             }

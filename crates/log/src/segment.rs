@@ -26,6 +26,8 @@ pub(crate) struct Summary {
     pub(crate) last_append: Option<Timestamp>,
     /// No more appends: the next segment has begun.
     pub(crate) is_sealed: bool,
+    /// A compaction has left batches without records, which readers do not get.
+    pub(crate) has_empty_batches: bool,
 }
 
 /// No timestamp, as record batches spell it.
@@ -44,6 +46,7 @@ impl Summary {
             first_append: None,
             last_append: None,
             is_sealed: false,
+            has_empty_batches: false,
         }
     }
 
@@ -53,7 +56,8 @@ impl Summary {
         if self.bytes == 0 {
             self.first_timestamp = header.max_timestamp();
         }
-        if self.max_timestamp < header.max_timestamp() {
+        self.has_empty_batches |= header.record_count() == 0;
+        if self.max_timestamp < header.max_timestamp() && 0 < header.record_count() {
             self.max_timestamp = header.max_timestamp();
             self.max_timestamp_batch = header.base_offset();
         }

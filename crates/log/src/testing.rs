@@ -36,6 +36,17 @@ struct State {
     stops_at: Option<u64>,
     syncs_fail: bool,
     room: Option<u64>,
+    counts: Counts,
+}
+
+/// Calls so far, of the kinds that cost a start its time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) file_syncs: u64,
+    pub(crate) dir_syncs: u64,
+    pub(crate) syncs_of_all: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) opens: u64,
 }
 
 impl Default for State {
@@ -50,6 +61,7 @@ impl Default for State {
             stops_at: None,
             syncs_fail: false,
             room: None,
+            counts: Counts::default(),
         }
     }
 }
@@ -99,6 +111,8 @@ impl Change {
 struct File {
     seen: Vec<u8>,
     durable: Vec<u8>,
+    /// Changed since the last sync, whether that worked or not.
+    is_dirty: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -222,6 +236,7 @@ impl MemoryDisk {
             }
             file.seen.clone_from(&left);
             file.durable = left;
+            file.is_dirty = false;
         }
         for change in std::mem::take(&mut state.pending) {
             if dice.below(2) == 0 {
@@ -229,6 +244,14 @@ impl MemoryDisk {
             }
         }
         state.seen.clone_from(&state.durable);
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.lock_state().counts
+    }
+
+    pub(crate) fn forget_counts(&self) {
+        self.lock_state().counts = Counts::default();
     }
 
     /// Flips a bit on the platter and in memory.
@@ -247,7 +270,8 @@ impl MemoryDisk {
     pub(crate) fn overwrite(&self, path: &Path, content: &[u8]) {
         let mut state = self.lock_state();
         let file = state.file(path).unwrap();
-        state.files[file] = File { seen: content.to_vec(), durable: content.to_vec() };
+        let (seen, durable) = (content.to_vec(), content.to_vec());
+        state.files[file] = File { seen, durable, is_dirty: false };
     }
 
     /// Another disk with the same content.
@@ -272,7 +296,10 @@ impl Disk for MemoryDisk {
     type File = MemoryFile;
 
     fn open(&self, path: &Path) -> io::Result<MemoryFile> {
-        let at = self.lock_state().file(path)?;
+        let mut state = self.lock_state();
+        state.counts.opens += 1;
+        let at = state.file(path)?;
+        drop(state);
         Ok(MemoryFile { disk: self.clone(), at })
     }
 
@@ -334,9 +361,26 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn sync_all(&self, directory: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        state.directory(directory)?;
+        state.counts.syncs_of_all += 1;
+        for file in &mut state.files {
+            if file.is_dirty {
+                file.durable.clone_from(&file.seen);
+                file.is_dirty = false;
+            }
+        }
+        for change in std::mem::take(&mut state.pending) {
+            change.apply(&mut state.durable);
+        }
+        Ok(())
+    }
+
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.change()?;
         let at = state.directory(directory)?;
+        state.counts.dir_syncs += 1;
         let pending = std::mem::take(&mut state.pending);
         let mut is_covered: Vec<bool> = pending.iter().map(|change| change.touches(at)).collect();
         // A name never goes back to what it was: an older change of a covered name is covered.
@@ -397,11 +441,12 @@ impl MemoryFile {
 
 impl DiskFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let state = self.disk.lock_state();
+        let mut state = self.disk.lock_state();
         let seen = &state.files[self.at].seen;
         let start = (position as usize).min(seen.len());
         let read = buffer.len().min(seen.len() - start);
         buffer[..read].copy_from_slice(&seen[start..start + read]);
+        state.counts.read_bytes += read as u64;
         Ok(read)
     }
 
@@ -410,27 +455,48 @@ impl DiskFile for MemoryFile {
         let bytes: Vec<u8> = buffers.iter().flat_map(|slice| slice.iter().copied()).collect();
         let start = position as usize;
         MemoryFile::grow(&mut state, self.at, start + bytes.len())?;
-        state.files[self.at].seen[start..start + bytes.len()].copy_from_slice(&bytes);
+        let file = &mut state.files[self.at];
+        file.seen[start..start + bytes.len()].copy_from_slice(&bytes);
+        file.is_dirty = true;
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.disk.change()?;
-        if state.syncs_fail {
+        state.counts.file_syncs += 1;
+        let fails = state.syncs_fail;
+        let file = &mut state.files[self.at];
+        // Its pages count as clean from now on, also when none of them got to the disk.
+        let was_dirty = std::mem::take(&mut file.is_dirty);
+        if fails {
             return Err(io::Error::other("input/output error"));
         }
-        let file = &mut state.files[self.at];
-        file.durable.clone_from(&file.seen);
+        if was_dirty {
+            file.durable.clone_from(&file.seen);
+        }
         Ok(())
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
         let mut state = self.disk.change()?;
+        state.files[self.at].is_dirty = true;
         MemoryFile::grow(&mut state, self.at, length as usize)
     }
 
+    fn drop_cached(&self, _: u64, _: u64) -> io::Result<()> {
+        let mut state = self.disk.lock_state();
+        let file = &mut state.files[self.at];
+        if !file.is_dirty {
+            file.seen.clone_from(&file.durable);
+        }
+        Ok(())
+    }
+
     fn truncate(&self, length: u64) -> io::Result<()> {
-        self.disk.change()?.files[self.at].seen.resize(length as usize, 0);
+        let mut state = self.disk.change()?;
+        let file = &mut state.files[self.at];
+        file.seen.resize(length as usize, 0);
+        file.is_dirty = true;
         Ok(())
     }
 

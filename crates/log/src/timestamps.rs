@@ -43,7 +43,8 @@ impl<D: Disk> Log<D> {
                 if end <= header.base_offset() {
                     return Ok(None);
                 }
-                if header.max_timestamp() < at || header.next_offset() <= self.log_start {
+                let is_older = header.max_timestamp() < at || header.record_count() == 0;
+                if is_older || header.next_offset() <= self.log_start {
                     continue;
                 }
                 let first = |found: &mut Option<AtRecord>, record: AtRecord| {
@@ -83,7 +84,7 @@ impl<D: Disk> Log<D> {
         let opened = self.open_segment(nth)?;
         let mut walk = self.walk_headers(&opened, batch, SMALL_BUFFER);
         while let Some((header, position)) = self.next_header(&mut walk, &opened)? {
-            if header.base_offset() < batch {
+            if header.base_offset() < batch || header.record_count() == 0 {
                 continue;
             }
             return self.search(&opened, &header, position, end, newest);
@@ -108,6 +109,9 @@ impl<D: Disk> Log<D> {
         while let Some((header, position)) = self.next_header(&mut walk, &opened)? {
             if end <= header.base_offset() {
                 break;
+            }
+            if header.record_count() == 0 {
+                continue;
             }
             let is_whole = self.log_start <= header.base_offset() && header.next_offset() <= end;
             let timestamp = if is_whole {

@@ -77,6 +77,7 @@ impl<D: Disk> Log<D> {
         }
         self.epochs.retain(|(_, first)| *first < to.offset);
         self.damage.retain(|damage| damage.from < to.offset);
+        self.clean = self.clean.min(to.offset);
         if to.offset < self.durable.offset {
             self.durable = to;
         }
@@ -98,6 +99,8 @@ impl<D: Disk> Log<D> {
             self.durable = self.end_point();
         }
         self.taken = self.durable;
+        self.taken_indexes.clear();
+        self.indexed_to = None;
         self.new_names.append(&mut self.taken_names);
         self.last_batch = None;
         Ok(())

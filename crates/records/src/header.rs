@@ -323,6 +323,18 @@ impl HeaderFields {
     pub(crate) fn set_compression(&mut self, compression: Compression) {
         self.attributes = (self.attributes & !COMPRESSION_BITS) | i16::from(compression.id());
     }
+
+    /// Makes the base timestamp the time after which tombstones may go.
+    pub(crate) fn set_delete_horizon(&mut self, horizon: Timestamp) {
+        self.attributes |= DELETE_HORIZON_BIT;
+        self.base_timestamp = horizon.0;
+    }
+
+    /// For a batch without records: there is nothing that the base timestamp is the base of.
+    pub(crate) fn clear_delete_horizon(&mut self) {
+        self.attributes &= !DELETE_HORIZON_BIT;
+        self.base_timestamp = -1;
+    }
 }
 
 /// Gives a whole batch its first offset. The checksum does not cover it.

@@ -21,6 +21,7 @@ mod invalid_batch;
 pub mod partitioner;
 mod recompress;
 mod record;
+mod retain;
 mod scratch;
 mod validate;
 mod varint;
@@ -36,5 +37,6 @@ pub use header::{
 pub use invalid_batch::{InvalidBatch, InvalidBatchClass, InvalidRecord, RecordProblem};
 pub use recompress::{RecompressError, recompress};
 pub use record::{Headers, MalformedRecord, Record, RecordIter, RecordsError, records};
+pub use retain::{Fate, Remainder, RetainError, retain, without_records};
 pub use scratch::Scratch;
 pub use validate::{ProduceRules, Validated, validate_produced};

@@ -200,6 +200,11 @@ impl<'a> RecordIter<'a> {
         &self.header
     }
 
+    /// Bytes of the records that were not taken yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn take(&mut self) -> Result<Option<Record<'a>>, MalformedRecord> {
         if self.left == 0 {
             return match self.rest.len() {

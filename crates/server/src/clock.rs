@@ -1,5 +1,6 @@
 //! The system's clocks, and the two bells that the driver rings.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -75,6 +76,9 @@ impl SystemClock {
     }
 }
 
+/// Threads that recover partitions at a start.
+const START_THREADS: usize = 8;
+
 impl Clock for SystemClock {
     fn now(&self) -> Now {
         let elapsed = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -90,5 +94,26 @@ impl Clock for SystemClock {
 
     fn wake_at(&self, _deadline: Time) {
         self.bells.deadline.ring();
+    }
+
+    /// On a few threads: a start waits for the disk more than it computes.
+    fn for_each(&self, count: usize, act: &(dyn Fn(usize) + Sync)) {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let nth = next.fetch_add(1, Ordering::Relaxed);
+                if count <= nth {
+                    break;
+                }
+                act(nth);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..START_THREADS.min(count) {
+                // With fewer threads it only takes longer.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
     }
 }

@@ -18,6 +18,7 @@ pub fn check_disk<D: Disk>(disk: &D, root: &Path) {
     renames_replace_files_and_keep_handles_alive(disk, root);
     removed_files_stay_readable_through_open_handles(disk, root);
     locks_exclude_each_other_until_dropped(disk, root);
+    everything_can_be_synced_and_dropped_from_the_cache(disk, root);
     let space = disk.space(root).expect("the directory exists");
     assert!(space.free_bytes <= space.total_bytes);
     assert!(0 < space.free_bytes);
@@ -146,6 +147,24 @@ fn removed_files_stay_readable_through_open_handles<D: Disk>(disk: &D, root: &Pa
     disk.remove_file(&path).unwrap();
     assert!(!disk.exists(&path).unwrap());
     assert_eq!(read(&file, 0, 20), b"still here");
+}
+
+fn everything_can_be_synced_and_dropped_from_the_cache<D: Disk>(disk: &D, root: &Path) {
+    let deep = root.join("all/below");
+    disk.create_dir_all(&deep).unwrap();
+    let file = disk.create(&deep.join("file")).unwrap();
+    write(&file, &[9; 10_000], 0);
+    disk.sync_all(root).unwrap();
+    assert_eq!(kind(disk.sync_all(&root.join("missing"))), ErrorKind::NotFound);
+    file.drop_cached(100, 1).unwrap();
+    assert_eq!(read(&file, 0, 20_000), [9; 10_000]);
+    write(&file, &[8; 10], 100);
+    file.drop_cached(0, u64::MAX).unwrap();
+    assert_eq!(
+        read(&file, 99, 12),
+        [9, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 9],
+        "never what is not written"
+    );
 }
 
 fn locks_exclude_each_other_until_dropped<D: Disk>(disk: &D, root: &Path) {

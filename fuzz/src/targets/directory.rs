@@ -125,7 +125,7 @@ fn open(input: &[u8]) -> Shape {
         Err(error) => return shape.error(&error),
     };
     shape = shape
-        .size(report.was_clean.into())
+        .size(report.was_clean().into())
         .size(report.replayed_frames as usize)
         .size(report.damaged_places as usize);
     let mut logs = Vec::new();

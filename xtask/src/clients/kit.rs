@@ -88,7 +88,7 @@ impl Kit {
 }
 
 /// A command with its first arguments.
-pub(super) fn with<A: AsRef<OsStr>, const N: usize>(
+pub(crate) fn with<A: AsRef<OsStr>, const N: usize>(
     program: impl AsRef<OsStr>,
     args: [A; N],
 ) -> Command {
@@ -98,7 +98,7 @@ pub(super) fn with<A: AsRef<OsStr>, const N: usize>(
 }
 
 /// A virtual environment with the packages of `requirements.txt`; returns its interpreter.
-fn python(sources: &Path, made: &Path) -> Result<PathBuf> {
+pub(crate) fn python(sources: &Path, made: &Path) -> Result<PathBuf> {
     let requirements = sources.join("requirements.txt");
     let (interpreter, stamp) = (made.join("bin/python"), made.join("installed"));
     if is_older(&stamp, &requirements) {
@@ -127,7 +127,7 @@ fn node(sources: &Path, made: &Path) -> Result<PathBuf> {
 }
 
 /// Runs a command that installs or builds; its words are shown only if it fails.
-fn finish(command: &mut Command) -> Result<()> {
+pub(crate) fn finish(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     let output = command.output().with_context(|| format!("could not start {shown}"))?;
     ensure!(
@@ -139,7 +139,7 @@ fn finish(command: &mut Command) -> Result<()> {
 }
 
 /// Whether the machine has a program of that name.
-pub(super) fn is_on_path(program: &str) -> bool {
+pub(crate) fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }

@@ -57,7 +57,7 @@ pub(super) fn lines(
 }
 
 /// The last lines that say something, on one line.
-pub(super) fn last_lines(text: &str, count: usize) -> String {
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(count)..].join(" | ")
 }

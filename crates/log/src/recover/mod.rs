@@ -9,8 +9,10 @@
 //! ```
 //!
 //! What is known to have been durable is the checkpoint's durable offset, or what the write-ahead
-//! file said, whichever is later. What the scan finds beyond the checkpoint is synced before it
-//! counts as durable: after a kill it may be in the page cache only.
+//! file said, whichever is later. After a stop that was not clean everything was synced before the
+//! first log is opened ([`crate::DataDirectory::open`]), and what a scan reads is read from the
+//! disk, not from a cache that may show more: so what it finds is durable. It writes nothing unless
+//! it has changed something; the next commit writes the checkpoint.
 
 mod walk;
 
@@ -23,10 +25,12 @@ use towpath_model::{LeaderEpoch, Offset, TopicPartition};
 use towpath_records::BatchHeader;
 
 use crate::checkpoint::{self, Checkpoints, Point};
+use crate::compact;
 use crate::directory::DataDirectory;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
 use crate::files::{OpenSegment, OpenSegments};
+use crate::identity::LastStop;
 use crate::index::{self, SparseIndex};
 use crate::log::{Active, Log, LogConfig, note_epoch};
 use crate::place::{FileKind, LogPlace};
@@ -102,17 +106,16 @@ pub(crate) fn open<D: Disk>(
     let has_directory = disk.exists(&path).map_err(LogError::io("look for", &path))?;
     // A log without a directory was deleted: its name was certain before anything in it was.
     let replayed = replayed.filter(|_| has_directory);
-    let (mut checkpoints, found) = Checkpoints::load(disk.clone(), path.clone())?;
-    if !directory.inner.was_clean {
-        // A process that was killed may have written it and not synced it.
-        checkpoints.make_loaded_certain()?;
-    }
+    let shows_cached = directory.inner.last_stop == LastStop::ProcessEnded;
+    let (checkpoints, found) = Checkpoints::load(disk.clone(), path.clone(), shows_cached)?;
     let mut recover = Recover {
         config,
-        was_clean: directory.inner.was_clean,
+        was_clean: directory.inner.last_stop == LastStop::Clean,
+        shows_cached,
         readable: (found == checkpoint::Found::Readable).then_some(checkpoints.latest.durable),
         known: None,
         log_start: checkpoints.latest.log_start,
+        gaps_below: checkpoints.latest.gaps_below,
         expected: Offset::ZERO,
         epochs: checkpoints.latest.epochs.clone(),
         segments: Vec::new(),
@@ -135,6 +138,9 @@ pub(crate) fn open<D: Disk>(
         checkpoint::Found::FirstUnreadable if begins_at_zero => Some(replayed.unwrap_or_default()),
         checkpoint::Found::FirstUnreadable | checkpoint::Found::Damaged => None,
     };
+    if recover.known.is_none() {
+        recover.gaps_below = Offset(i64::MAX);
+    }
     if has_directory {
         recover.run()?;
     }
@@ -146,12 +152,16 @@ struct Recover<D: Disk> {
     path: PathBuf,
     config: LogConfig,
     was_clean: bool,
+    /// A read may show what the disk lacks, unless it is told not to.
+    shows_cached: bool,
     /// The durable point of a readable checkpoint: what lies in segments before it is trusted.
     readable: Option<Point>,
     /// Everything before it was durable. `None` when there were checkpoints and none is readable:
     /// then nothing that has something valid behind it is cut.
     known: Option<Offset>,
     log_start: Offset,
+    /// A compaction may have left gaps between batches that end at or before it.
+    gaps_below: Offset,
     /// The offset that must come next: the log end so far.
     expected: Offset,
     epochs: Vec<(LeaderEpoch, Offset)>,
@@ -203,6 +213,12 @@ impl<D: Disk> Recover<D> {
             let path = self.path.join(name);
             self.disk.remove_file(&path).map_err(LogError::io("remove", &path))?;
         }
+        let names = if compact::finish(&self.disk, &self.path, &names)? {
+            self.has_changed = true;
+            self.disk.list(&self.path).map_err(LogError::io("list", &self.path))?
+        } else {
+            names
+        };
         let of_kind = |kind: FileKind| names.iter().filter_map(move |name| kind.offset_in(name));
         let mut bases: Vec<Offset> = of_kind(FileKind::Segment).collect();
         bases.sort_unstable();
@@ -239,6 +255,9 @@ impl<D: Disk> Recover<D> {
         let path = FileKind::Segment.path(&self.path, base);
         let failed = |source| LogError::io("read", &path)(source);
         let file = self.disk.open(&path).map_err(failed)?;
+        if self.shows_cached {
+            index::drop_cached(&self.disk, &self.path, base)?;
+        }
         let length = file.len().map_err(failed)?;
         if let Some(summary) = self.trusted(base, next_base, length)? {
             self.expected = summary.next_offset;
@@ -247,6 +266,10 @@ impl<D: Disk> Recover<D> {
             return Ok(Next::Segment);
         }
         let (summary, index) = self.begin_of_scan(base, length)?;
+        if self.shows_cached {
+            file.drop_cached(summary.bytes, u64::MAX).map_err(failed)?;
+        }
+        let length = file.len().map_err(failed)?;
         let scan = Scan::bodies(summary.bytes, length, LARGE_BUFFER);
         let scanned_from = summary.bytes;
         let mut walk = Walk { path, file, length, next_base, summary, index, scan, damaged: false };
@@ -324,14 +347,12 @@ impl<D: Disk> Recover<D> {
         }
     }
 
-    /// Whether a batch may come next. Sealed segments may have gaps: compaction leaves them.
+    /// Whether a batch may come next. Where a compaction has been there may be a gap before it.
     fn follows(&self, header: &BatchHeader, next_base: Option<Offset>) -> bool {
-        match next_base {
-            None => header.base_offset() == self.expected,
-            Some(next_base) => {
-                self.expected <= header.base_offset() && header.next_offset() <= next_base
-            }
-        }
+        let (base, next) = (header.base_offset(), header.next_offset());
+        let may_have_gap = next <= self.gaps_below;
+        let is_next = base == self.expected || (self.expected < base && may_have_gap);
+        is_next && next_base.is_none_or(|next_base| next <= next_base)
     }
 
     fn is_missing_something(&self, next_base: Option<Offset>) -> bool {
@@ -441,9 +462,9 @@ impl<D: Disk> Recover<D> {
             walk.summary.is_sealed &= scanned_from == walk.summary.bytes;
             self.trim(&mut walk)?;
         }
-        if scanned_from < walk.summary.bytes {
+        if self.known.is_none_or(|known| known < walk.summary.next_offset) {
+            // The one sync of everything has covered it. Some file systems only seem to have one.
             walk.file.sync_data().map_err(LogError::io("sync", &walk.path))?;
-            self.has_changed = true;
         }
         let base = walk.summary.base_offset;
         if is_last && !walk.damaged && walk.summary.bytes == 0 {
@@ -526,16 +547,21 @@ impl<D: Disk> Recover<D> {
         self.epochs.truncate(epoch_starts);
         let open = OpenSegments::new();
         let active = self.active(&open)?;
-        if has_directory && self.readable != Some(durable) {
-            self.has_changed = true;
-        }
-        if self.has_changed {
-            self.sync_names(&directory)?;
+        let clean = checkpoints.latest.clean.min(self.expected);
+        checkpoints.latest.clean = clean;
+        checkpoints.latest.gaps_below = self.gaps_below.min(self.expected);
+        let is_behind = has_directory && self.readable != Some(durable);
+        self.has_changed |= is_behind && self.known.is_none();
+        if self.has_changed && has_directory {
+            let failed = LogError::io("sync names in", &self.path);
+            self.disk.sync_dir(&self.path).map_err(failed)?;
             self.save(&mut checkpoints, &active, durable)?;
+        } else {
+            checkpoints.latest.log_start = self.log_start;
+            checkpoints.latest.durable = durable;
+            checkpoints.latest.epochs.clone_from(&self.epochs);
         }
-        // A process that was killed may have created them and synced nothing: the first commit does.
-        let is_uncertain = has_directory && !self.was_clean && !self.has_changed;
-        let new_names = if is_uncertain { self.names(&directory) } else { Vec::new() };
+        let checkpoint_is_due = is_behind && !self.has_changed;
         let partition = place.partition();
         let damage = self.damage.iter().map(|damage| damage.from..damage.to).collect();
         let scanned_bytes = self.scanned_bytes;
@@ -556,14 +582,18 @@ impl<D: Disk> Recover<D> {
             active,
             sealed_unsynced: Vec::new(),
             unsaved_indexes: Vec::new(),
+            taken_indexes: Vec::new(),
+            clean,
+            horizon: None,
             open,
             epochs: self.epochs,
             damage: self.damage,
-            new_names,
+            new_names: Vec::new(),
             taken_names: Vec::new(),
             last_batch: None,
-            checkpoint_is_due: false,
+            checkpoint_is_due,
             bytes_since_checkpoint: 0,
+            indexed_to: (!is_behind || self.has_changed).then_some(self.expected),
             bytes_since_snapshot: 0,
         };
         log.assert_invariants();
@@ -612,20 +642,6 @@ impl<D: Disk> Recover<D> {
         let path = FileKind::Segment.path(&self.path, last.base_offset);
         let allocated = file.len().map_err(LogError::io("read", &path))?;
         Ok(Some(Active { file, allocated, index }))
-    }
-
-    /// Names that a crash of the system could still take back.
-    fn sync_names(&self, directory: &DataDirectory<D>) -> Result<(), LogError> {
-        for name in self.names(directory) {
-            self.disk.sync_dir(&name).map_err(LogError::io("sync names in", &name))?;
-        }
-        Ok(())
-    }
-
-    fn names(&self, directory: &DataDirectory<D>) -> Vec<PathBuf> {
-        let root = &directory.inner.root;
-        let names = self.path.ancestors().take_while(|above| above.starts_with(root));
-        names.map(std::path::Path::to_owned).collect()
     }
 
     fn save(

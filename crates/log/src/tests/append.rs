@@ -9,7 +9,7 @@ use crate::{Log, LogError, ReadError};
 fn nothing_is_on_the_disk_before_the_first_append() {
     let disk = MemoryDisk::default();
     let (directory, report) = open(&disk);
-    assert!(report.is_new);
+    assert_eq!(report.last_stop, crate::LastStop::Never);
     let (mut log, recovery) = open_log(&directory, 0);
     assert_eq!(recovery.scanned_bytes, 0);
     assert!(directory.logs_on_disk().unwrap().is_empty());

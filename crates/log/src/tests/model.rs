@@ -181,7 +181,7 @@ impl World {
                     model.durable = model.end();
                 }
                 let report = self.reopen();
-                assert!(report.was_clean);
+                assert!(report.was_clean());
                 assert_eq!(report.replayed_frames, 0);
                 Ok(())
             }

@@ -3,6 +3,7 @@
 use towpath_model::{Offset, PartitionIndex, TopicPartition, Uuid};
 use towpath_records::crc::crc32c;
 
+use super::replay::Durable;
 use crate::envelope::Payload;
 
 /// Bytes before the payload.
@@ -18,6 +19,7 @@ const VERSION: u8 = 1;
 const APPEND: u8 = 1;
 const FORGET: u8 = 2;
 const MARK: u8 = 3;
+const REPLACED: u8 = 4;
 
 /// One use of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,9 @@ pub(crate) enum FrameKind {
     Forget,
     /// The log was durable up to `next_offset` without any frame.
     Mark,
+    /// What earlier frames say about segments from `segment` on, below `next_offset`, is void: a
+    /// compaction writes them anew.
+    Replaced,
 }
 
 /// A frame without its payload.
@@ -66,6 +71,15 @@ pub(crate) fn frame_bytes(payload_bytes: usize) -> usize {
 }
 
 impl Frame {
+    /// Up to where the log is durable with it.
+    pub(crate) fn end(&self, payload_bytes: usize) -> Durable {
+        Durable {
+            segment: self.segment,
+            position: self.position + payload_bytes as u64,
+            next_offset: self.next_offset,
+        }
+    }
+
     /// Appends the frame to `out` for this use of the file. `payload` writes the payload of
     /// exactly `payload_bytes` bytes into the slice it gets.
     pub(crate) fn encode<E>(
@@ -81,6 +95,7 @@ impl Frame {
             FrameKind::Append => APPEND,
             FrameKind::Forget => FORGET,
             FrameKind::Mark => MARK,
+            FrameKind::Replaced => REPLACED,
         };
         assert!(payload_bytes <= PAYLOAD_BYTES_MAX);
         out.extend_from_slice(&[0; 4]);
@@ -124,7 +139,7 @@ pub(crate) fn payload_length(header: &[u8], file_use: Use) -> Option<usize> {
     let length = fields.u32()? as usize;
     let is_ours = fields.u64()? == file_use.number;
     let [kind, version, 0, 0] = fields.array()? else { return None };
-    let is_known = version == VERSION && (APPEND..=MARK).contains(&kind);
+    let is_known = version == VERSION && (APPEND..=REPLACED).contains(&kind);
     (is_ours && is_known && length <= PAYLOAD_BYTES_MAX).then_some(length)
 }
 
@@ -142,7 +157,8 @@ pub(crate) fn decode(bytes: &[u8], file_use: Use) -> Option<Decoded<'_>> {
     let kind = match kind {
         APPEND => FrameKind::Append,
         FORGET => FrameKind::Forget,
-        _ => FrameKind::Mark,
+        MARK => FrameKind::Mark,
+        _ => FrameKind::Replaced,
     };
     let partition = PartitionIndex(fields.i32()?);
     let topic = Uuid(fields.array()?);

@@ -9,6 +9,10 @@
 //! A file's blocks are written before they are needed, because a sync of a growing file commits the
 //! file system's journal (ADR 0001). So old frames lie behind the valid ones; the number of the
 //! file's use, which each frame carries, tells them apart.
+//!
+//! A file that goes takes with it what its frames say about durability. What no checkpoint says yet
+//! is therefore repeated at the head of the next one, as a mark per log: a start can tell the loss
+//! of an acknowledged record from an unfinished write, however long ago the checkpoint was.
 
 pub(crate) mod frame;
 mod replay;
@@ -26,7 +30,7 @@ use crate::envelope::{self, Kind, Payload};
 use crate::error::LogError;
 use frame::{FIRST_FRAME_AT, Frame, FrameKind, Use, frame_bytes};
 
-pub(crate) use replay::{Replayed, replay};
+pub(crate) use replay::{Durable, Replayed, replay};
 
 const HEAD: Kind = *b"TPwl";
 /// Frames are gathered up to this size before they are written.
@@ -48,6 +52,8 @@ pub(crate) struct WriteAhead<D: Disk> {
     previous: Option<Turn<D>>,
     spare: Option<Turn<D>>,
     buffer: Vec<u8>,
+    /// How far logs are durable, where their checkpoints do not say so yet.
+    ends: BTreeMap<TopicPartition, Durable>,
     /// Bytes appended since segments of the previous turn were last synced.
     owed_bytes: u64,
 }
@@ -111,7 +117,31 @@ impl<D: Disk> WriteAhead<D> {
             previous: None,
             spare: None,
             buffer: Vec::new(),
+            ends: BTreeMap::new(),
             owed_bytes: 0,
+        }
+    }
+
+    /// After a replay: says what it has found durable, and removes the files that said so before.
+    pub(crate) fn take_over(&mut self, replayed: &Replayed) -> Result<(), LogError> {
+        self.ends.clone_from(&replayed.durable);
+        let marked = if self.ends.is_empty() { Ok(()) } else { self.make_room(0) };
+        match marked.and_then(|()| self.sync()) {
+            // They are a help for the judgement of damage, no promise.
+            Err(error) if error.is_disk_full() => self.give_up_unwritten(),
+            marked => marked?,
+        }
+        if 1 < replayed.next_number {
+            let next_number = replayed.next_number;
+            remove_files(&self.disk, &self.directory, |number| number < next_number)?;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint says that the log is durable up to `offset`.
+    pub(crate) fn checkpointed(&mut self, partition: TopicPartition, offset: Offset) {
+        if self.ends.get(&partition).is_some_and(|end| end.next_offset <= offset) {
+            self.ends.remove(&partition);
         }
     }
 
@@ -135,6 +165,7 @@ impl<D: Disk> WriteAhead<D> {
         })?;
         let current = self.current.as_mut().expect("`add` has begun a turn");
         current.covered.insert((frame.partition, frame.segment), Arc::clone(file));
+        self.ends.insert(frame.partition, frame.end(bytes));
         Ok(())
     }
 
@@ -149,7 +180,9 @@ impl<D: Disk> WriteAhead<D> {
         let kind = FrameKind::Mark;
         let offset = next_offset;
         let frame = Frame { kind, partition, segment, position, offset, next_offset };
-        self.add(frame, 0, |_| Ok(()))
+        self.add(frame, 0, |_| Ok(()))?;
+        self.ends.insert(partition, frame.end(0));
+        Ok(())
     }
 
     /// Makes certain that no replay brings back what lies at or behind the place; durable when
@@ -161,11 +194,31 @@ impl<D: Disk> WriteAhead<D> {
         position: u64,
         offset: Offset,
     ) -> Result<(), LogError> {
+        self.ends.remove(&partition);
         if !self.has_frames() {
             return Ok(());
         }
         let kind = FrameKind::Forget;
         let frame = Frame { kind, partition, segment, position, offset, next_offset: offset };
+        self.add(frame, 0, |_| Ok(()))?;
+        self.sync()
+    }
+
+    /// Makes certain that no replay writes into the segments `[from, to)` what lay there until now;
+    /// durable when this returns. Their files have been synced.
+    pub(crate) fn replaced(
+        &mut self,
+        partition: TopicPartition,
+        from: Offset,
+        to: Offset,
+    ) -> Result<(), LogError> {
+        self.uncover(|(covered, base)| *covered == partition && from <= *base && *base < to);
+        if !self.has_frames() {
+            return Ok(());
+        }
+        let kind = FrameKind::Replaced;
+        let frame =
+            Frame { kind, partition, segment: from, position: 0, offset: from, next_offset: to };
         self.add(frame, 0, |_| Ok(()))?;
         self.sync()
     }
@@ -212,6 +265,29 @@ impl<D: Disk> WriteAhead<D> {
             self.owed_bytes = 0;
         }
         self.current = Some(self.begin_turn()?);
+        self.repeat_ends()
+    }
+
+    /// So many that they would fill the file are left out: they help to judge damage, no more.
+    fn repeat_ends(&mut self) -> Result<(), LogError> {
+        let Some(current) = &self.current else { return Ok(()) };
+        if self.bytes_max / 4 < (self.ends.len() * frame_bytes(0)) as u64 {
+            return Ok(());
+        }
+        for (partition, end) in &self.ends {
+            let frame = Frame {
+                kind: FrameKind::Mark,
+                partition: *partition,
+                segment: end.segment,
+                position: end.position,
+                offset: end.next_offset,
+                next_offset: end.next_offset,
+            };
+            let nothing = |_: &mut [u8]| Ok(());
+            frame
+                .encode(current.file_use, current.synced, 0, &mut self.buffer, nothing)
+                .map_err(LogError::io("read back for", &current.path))?;
+        }
         Ok(())
     }
 
@@ -332,8 +408,9 @@ impl<D: Disk> WriteAhead<D> {
         self.sync_covered(usize::MAX)?;
         self.previous = self.current.take();
         self.sync_covered(usize::MAX)?;
-        remove_all(&self.disk, &self.directory)?;
+        remove_files(&self.disk, &self.directory, |_| true)?;
         self.spare = None;
+        self.ends.clear();
         Ok(())
     }
 }
@@ -352,11 +429,15 @@ fn write_zeros<F: DiskFile>(file: &F, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes all write-ahead files; durable when this returns.
-fn remove_all<D: Disk>(disk: &D, directory: &Path) -> Result<(), LogError> {
+/// Removes write-ahead files; durable when this returns.
+fn remove_files<D: Disk>(
+    disk: &D,
+    directory: &Path,
+    goes: impl Fn(u64) -> bool,
+) -> Result<(), LogError> {
     let remove = || {
         for name in disk.list(directory)? {
-            if file_number(&name).is_some() {
+            if file_number(&name).is_some_and(&goes) {
                 disk.remove_file(&directory.join(name))?;
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! Two passes. The first finds what was forgotten later (a truncation, a deletion), because frames
 //! before that must not be written; the second writes the rest, in order, where the segment's bytes
-//! differ. Everything touched is synced, even where the bytes were the same: the page cache may
-//! show what the disk lacks. Only then do the files go.
+//! differ, as the disk has them. Every segment that was touched is synced once. The files go when
+//! the next one says how far each log is durable ([`super::WriteAhead::take_over`]).
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -14,7 +14,7 @@ use towpath_model::{Offset, TopicPartition, Uuid};
 use super::frame::{
     self, ALIGNMENT, Decoded, FIRST_FRAME_AT, FrameKind, HEADER_LEN, Use, frame_bytes,
 };
-use super::{file_number, file_path, number_in_head, remove_all};
+use super::{file_number, file_path, number_in_head};
 use crate::disk::{Disk, DiskFile};
 use crate::envelope::read_full;
 use crate::error::LogError;
@@ -35,10 +35,18 @@ pub(crate) struct Replayed {
     pub(crate) without_segment: u64,
     /// Places where frames that had been synced are unreadable.
     pub(crate) damaged: u64,
-    /// Up to where logs were durable for certain.
-    pub(crate) durable: BTreeMap<TopicPartition, Offset>,
+    /// Up to where logs that exist were durable for certain.
+    pub(crate) durable: BTreeMap<TopicPartition, Durable>,
     /// A number no file had.
     pub(crate) next_number: u64,
+}
+
+/// A log's end as a frame knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Durable {
+    pub(crate) segment: Offset,
+    pub(crate) position: u64,
+    pub(crate) next_offset: Offset,
 }
 
 /// Where a log's frames are void from, for frames before the `nth`.
@@ -46,14 +54,17 @@ struct Forgotten {
     nth: u64,
     segment: Offset,
     position: u64,
+    /// Segments from here on are not meant.
+    until: Offset,
 }
 
-/// Replays all files in `directory` and removes them. `path_of` names a partition's directory, if
-/// it exists.
+/// Replays all files in `directory`. `path_of` names a partition's directory, if its topic's
+/// exists; `shows_cached`: reads may show what the disk lacks, unless they are told not to.
 pub(crate) fn replay<D: Disk>(
     disk: &D,
     directory: &Path,
     directory_id: Uuid,
+    shows_cached: bool,
     path_of: impl Fn(TopicPartition) -> Option<PathBuf>,
 ) -> Result<Replayed, LogError> {
     let names = disk.list(directory).map_err(LogError::io("list", directory))?;
@@ -62,11 +73,9 @@ pub(crate) fn replay<D: Disk>(
     let mut replayed = Replayed { next_number: 1, ..Replayed::default() };
     replayed.next_number = numbers.last().map_or(1, |last| last + 1);
     if numbers.is_empty() {
-        // A process that was killed may have removed files that a crash would bring back.
-        disk.sync_dir(directory).map_err(LogError::io("sync names in", directory))?;
         return Ok(replayed);
     }
-    let files = Files { disk, directory, directory_id, numbers: &numbers };
+    let files = Files { disk, directory, directory_id, numbers: &numbers, shows_cached };
     let mut forgotten: BTreeMap<TopicPartition, Vec<Forgotten>> = BTreeMap::new();
     let mut nth = 0;
     replayed.damaged = files.for_each(|frame| {
@@ -74,7 +83,7 @@ pub(crate) fn replay<D: Disk>(
         nth += 1;
         Ok(())
     })?;
-    let mut segments = Segments::new(disk);
+    let mut segments = Segments::new(disk, shows_cached);
     nth = 0;
     files.for_each(|decoded| {
         let frame = &decoded.frame;
@@ -100,7 +109,18 @@ pub(crate) fn replay<D: Disk>(
         Ok(())
     })?;
     segments.sync_all()?;
-    remove_all(disk, directory)?;
+    // A log that was deleted may be created again, and is another one then.
+    let mut gone = Vec::new();
+    for partition in replayed.durable.keys() {
+        let path = path_of(*partition);
+        let is_there = path.as_deref().is_some_and(|path| disk.exists(path).unwrap_or(true));
+        if !is_there {
+            gone.push(*partition);
+        }
+    }
+    for partition in gone {
+        replayed.durable.remove(&partition);
+    }
     Ok(replayed)
 }
 
@@ -114,8 +134,11 @@ fn note(
     replayed.frames += 1;
     match frame.kind {
         FrameKind::Append | FrameKind::Mark => {
-            let durable = replayed.durable.entry(frame.partition).or_insert(frame.next_offset);
-            *durable = frame.next_offset.max(*durable);
+            let to = frame.end(decoded.payload.len());
+            let durable = replayed.durable.entry(frame.partition).or_insert(to);
+            if durable.next_offset < to.next_offset {
+                *durable = to;
+            }
         }
         FrameKind::Forget => {
             let (segment, position) = (frame.segment, frame.position);
@@ -123,10 +146,19 @@ fn note(
                 nth,
                 segment,
                 position,
+                until: Offset(i64::MAX),
             });
-            if let Some(durable) = replayed.durable.get_mut(&frame.partition) {
-                *durable = frame.offset.min(*durable);
+            // The checkpoint had been lowered before.
+            if let Some(durable) = replayed.durable.get_mut(&frame.partition)
+                && frame.offset < durable.next_offset
+            {
+                *durable = frame.end(0);
             }
+        }
+        FrameKind::Replaced => {
+            let (segment, until) = (frame.segment, frame.next_offset);
+            let void = Forgotten { nth, segment, position: 0, until };
+            forgotten.entry(frame.partition).or_default().push(void);
         }
     }
 }
@@ -135,7 +167,7 @@ fn note(
 fn valid_bytes(decoded: &Decoded<'_>, nth: u64, forgotten: &[Forgotten]) -> usize {
     let frame = &decoded.frame;
     let mut keep = decoded.payload.len() as u64;
-    for void in forgotten.iter().filter(|void| nth <= void.nth) {
+    for void in forgotten.iter().filter(|void| nth <= void.nth && frame.segment < void.until) {
         if void.segment < frame.segment {
             return 0;
         }
@@ -152,6 +184,7 @@ struct Files<'d, D> {
     directory: &'d Path,
     directory_id: Uuid,
     numbers: &'d [u64],
+    shows_cached: bool,
 }
 
 impl<D: Disk> Files<'_, D> {
@@ -165,6 +198,9 @@ impl<D: Disk> Files<'_, D> {
             let path = file_path(self.directory, *number);
             let failed = |source| LogError::io("read", &path)(source);
             let file = self.disk.open(&path).map_err(failed)?;
+            if self.shows_cached {
+                file.drop_cached(0, u64::MAX).map_err(failed)?;
+            }
             let mut head = [0; FIRST_FRAME_AT as usize];
             let read = read_full(&file, &mut head, 0).map_err(failed)?;
             if number_in_head(&head[..read], self.directory_id) != Some(*number) {
@@ -257,13 +293,20 @@ impl<'f, F: DiskFile> Window<'f, F> {
 /// Segments that are written to; few are open at once, all are synced in the end.
 struct Segments<'d, D: Disk> {
     disk: &'d D,
-    open: BTreeMap<PathBuf, D::File>,
+    shows_cached: bool,
+    open: BTreeMap<PathBuf, Target<D>>,
     scratch: Vec<u8>,
 }
 
+/// A segment; from `true_from` on a read shows what the disk has.
+struct Target<D: Disk> {
+    file: D::File,
+    true_from: u64,
+}
+
 impl<'d, D: Disk> Segments<'d, D> {
-    fn new(disk: &'d D) -> Self {
-        Segments { disk, open: BTreeMap::new(), scratch: Vec::new() }
+    fn new(disk: &'d D, shows_cached: bool) -> Self {
+        Segments { disk, shows_cached, open: BTreeMap::new(), scratch: Vec::new() }
     }
 
     /// Writes where the bytes differ; returns how many had to be written, `None` when there is no
@@ -283,9 +326,16 @@ impl<'d, D: Disk> Segments<'d, D> {
                 self.sync_all()?;
             }
             let file = self.disk.open(&path).map_err(failed)?;
-            self.open.insert(path.clone(), file);
+            let true_from = if self.shows_cached { u64::MAX } else { 0 };
+            self.open.insert(path.clone(), Target { file, true_from });
         }
-        let file = &self.open[&path];
+        let target = self.open.get_mut(&path).expect("just inserted");
+        if position < target.true_from {
+            let dropped = target.file.drop_cached(position, target.true_from - position);
+            dropped.map_err(failed)?;
+            target.true_from = position;
+        }
+        let file = &target.file;
         self.scratch.resize(payload.len(), 0);
         let read = read_full(file, &mut self.scratch, position).map_err(failed)?;
         if self.scratch[..read] == *payload {
@@ -296,8 +346,8 @@ impl<'d, D: Disk> Segments<'d, D> {
     }
 
     fn sync_all(&mut self) -> Result<(), LogError> {
-        while let Some((path, file)) = self.open.pop_first() {
-            file.sync_data().map_err(LogError::io("sync", &path))?;
+        while let Some((path, target)) = self.open.pop_first() {
+            target.file.sync_data().map_err(LogError::io("sync", &path))?;
         }
         Ok(())
     }

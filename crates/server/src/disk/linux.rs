@@ -1,11 +1,11 @@
-//! Linux: vectored positional writes, `fallocate`, `fdatasync`, `statvfs`.
+//! Linux: vectored positional writes, `fallocate`, `fdatasync`, `syncfs`, `posix_fadvise`, `statvfs`.
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, statvfs, syncfs};
 use rustix::io::{Errno, pwritev};
 use towpath_log::disk::{Disk, DiskFile, Space};
 
@@ -13,6 +13,9 @@ use super::names;
 
 /// Most pieces that one `pwritev` takes (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
+
+/// Pages are dropped whole, so a range is widened to multiples of the largest page size there is.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// The file systems of this machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,6 +58,12 @@ impl Disk for LinuxDisk {
 
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
         names::sync_dir(directory)
+    }
+
+    /// The whole file system, also what others have written to it: still far cheaper than a sync
+    /// per file.
+    fn sync_all(&self, directory: &Path) -> io::Result<()> {
+        Ok(syncfs(File::open(directory)?)?)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -116,6 +125,14 @@ impl DiskFile for LinuxFile {
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         self.0.set_len(length)
+    }
+
+    fn drop_cached(&self, from: u64, length: u64) -> io::Result<()> {
+        let start = from - from % PAGE_BYTES_MAX;
+        let end = from.saturating_add(length).checked_next_multiple_of(PAGE_BYTES_MAX);
+        // A length of none is "to the end of the file".
+        let length = end.and_then(|end| std::num::NonZeroU64::new(end - start));
+        Ok(fadvise(&self.0, start, length, Advice::DontNeed)?)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -7,11 +7,15 @@
 //! ```
 //!
 //! After a failed sync `cached` and `durable` differ although nothing is pending, as on ext4: the
-//! pages count as clean, and the next sync succeeds without writing them.
+//! pages count as clean, and the next sync succeeds without writing them. Only who drops them from
+//! the cache, or a power loss, sees what the disk has.
 
 use super::fate::{Fate, SECTOR_BYTES};
 use crate::events::Events;
 use crate::rng::Rng;
+
+/// What a cache keeps or drops as a whole.
+const PAGE_BYTES: usize = 4096;
 
 /// The bytes of one file.
 #[derive(Debug, Clone, Default)]
@@ -76,12 +80,20 @@ impl Content {
         self.pending.clear();
     }
 
-    /// Clean pages are read from the disk again.
-    pub(super) fn evict_clean(&mut self, events: &mut Events) {
-        if self.pending.is_empty() && self.cached != self.durable {
-            events.note("disk: page lost by a failed sync was read again");
-            self.cached.clone_from(&self.durable);
+    /// Clean pages of `[from, to)` are read from the disk again; says whether that showed other
+    /// bytes. The pages of a file with pending changes count as dirty, and stay.
+    pub(super) fn drop_cached(&mut self, from: usize, to: usize) -> bool {
+        if !self.pending.is_empty() || self.cached == self.durable {
+            return false;
         }
+        let from = (from - from % PAGE_BYTES).min(self.durable.len());
+        let to = to.checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
+        let to = to.clamp(from, self.durable.len());
+        let before = self.cached.clone();
+        // What a failed sync has lost of the length shows at once.
+        self.cached.resize(self.durable.len(), 0);
+        self.cached[from..to].copy_from_slice(&self.durable[from..to]);
+        self.cached != before
     }
 
     /// The power went: the disk keeps some of the pending sectors, readers see what it kept.

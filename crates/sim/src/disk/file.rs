@@ -59,6 +59,10 @@ impl DiskFile for SimFile {
         self.call(|state| state.truncate(self.inode, length as usize))
     }
 
+    fn drop_cached(&self, from: u64, length: u64) -> io::Result<()> {
+        self.call(|state| state.drop_cached(self.inode, from, length))
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.call(|state| Ok(state.content(self.inode)?.cached().len() as u64))
     }

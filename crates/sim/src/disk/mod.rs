@@ -105,7 +105,8 @@ impl SimDisk {
     }
 
     /// The process dies, the page cache survives: everything written stays readable, nothing more
-    /// is durable than before.
+    /// is durable than before. What a failed sync has lost stays readable too, until somebody drops
+    /// it from the cache.
     pub fn kill(&self) {
         self.state().kill();
     }
@@ -268,6 +269,13 @@ impl Disk for SimDisk {
             state.names.sync(inode);
         }
         step.answer()
+    }
+
+    fn sync_all(&self, directory: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.look()?;
+        state.names.directory(directory)?;
+        state.sync_everything()
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {

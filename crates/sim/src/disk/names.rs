@@ -201,6 +201,11 @@ impl Names {
         self.settle(&certain);
     }
 
+    /// Makes all names certain.
+    pub(super) fn sync_all(&mut self) {
+        self.settle(&vec![true; self.pending.len()]);
+    }
+
     fn mark_what_it_rests_on(&self, at: usize, certain: &mut [bool]) {
         for earlier in (0..at).rev() {
             if !certain[earlier] && self.pending[at].rests_on(&self.pending[earlier]) {

@@ -43,6 +43,7 @@ pub(super) enum Call {
     SyncDir,
     Write,
     Sync,
+    SyncAll,
     Allocate,
     Truncate,
 }
@@ -57,13 +58,14 @@ impl Call {
             Call::SyncDir => "disk.sync_dir",
             Call::Write => "disk.write",
             Call::Sync => "disk.sync",
+            Call::SyncAll => "disk.sync_all",
             Call::Allocate => "disk.allocate",
             Call::Truncate => "disk.truncate",
         }
     }
 
     fn is_sync(self) -> bool {
-        matches!(self, Call::Sync | Call::SyncDir)
+        matches!(self, Call::Sync | Call::SyncDir | Call::SyncAll)
     }
 
     fn crash_event(self) -> &'static str {
@@ -74,6 +76,7 @@ impl Call {
             Call::SyncDir => "disk: stopped at a directory sync",
             Call::Write => "disk: stopped at a write",
             Call::Sync => "disk: stopped at a sync",
+            Call::SyncAll => "disk: stopped at a sync of everything",
             Call::Allocate => "disk: stopped at an allocation",
             Call::Truncate => "disk: stopped at a truncation",
         }
@@ -240,6 +243,51 @@ impl State {
         step.answer()
     }
 
+    /// Bytes and names of all there is, in one call.
+    pub(super) fn sync_everything(&mut self) -> io::Result<()> {
+        let step = self.change(Call::SyncAll, &[])?;
+        let fails = self.fail_sync_in == Some(1);
+        if let Some(syncs) = self.fail_sync_in.as_mut() {
+            *syncs = syncs.saturating_sub(1).max(1);
+        }
+        if step == Step::Crash {
+            return step.answer();
+        }
+        // A machine that stops in its middle, and a sync that fails, have written some files.
+        let is_whole = step.does() && !fails;
+        let lost = if fails {
+            self.files.keys().copied().nth(self.rng.index(self.files.len().max(1)))
+        } else {
+            None
+        };
+        for (inode, content) in &mut self.files {
+            if lost == Some(*inode) {
+                content.fail_sync(&mut self.rng);
+            } else if is_whole || self.rng.percent(50) {
+                content.sync();
+            }
+        }
+        if fails {
+            self.fail_sync_in = None;
+            self.events.note("disk: sync failed");
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        if is_whole {
+            self.names.sync_all();
+        }
+        step.answer()
+    }
+
+    /// See [`Content::drop_cached`].
+    pub(super) fn drop_cached(&mut self, inode: Inode, from: u64, length: u64) -> io::Result<()> {
+        let to = usize::try_from(from.saturating_add(length)).unwrap_or(usize::MAX);
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        if self.content(inode)?.drop_cached(from, to) {
+            self.events.note("disk: page lost by a failed sync was read again");
+        }
+        Ok(())
+    }
+
     pub(super) fn allocate(&mut self, inode: Inode, length: usize) -> io::Result<()> {
         let step = self.change(Call::Allocate, &[inode, length as u64])?;
         if self.room_for(inode, length) < length {
@@ -285,9 +333,6 @@ impl State {
     pub(super) fn kill(&mut self) {
         self.trace.event("disk.kill", &[]);
         self.events.note("disk: killed");
-        for content in self.files.values_mut() {
-            content.evict_clean(&mut self.events);
-        }
         self.stop();
     }
 

@@ -190,6 +190,10 @@ fn a_failed_sync_loses_its_bytes_and_the_next_one_succeeds() {
     let durable = disk.durable(path("/f")).unwrap();
     disk.kill();
     disk.restart();
+    let file = disk.open(path("/f")).unwrap();
+    file.read_at(&mut seen, 0).unwrap();
+    assert_eq!(seen, [7; 4000], "a kill does not change that");
+    file.drop_cached(0, 1).unwrap();
     assert_eq!(disk.files(), [("/f".to_owned(), durable)]);
 }
 

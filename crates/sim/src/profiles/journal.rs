@@ -56,6 +56,7 @@ struct Care {
     checks_entries: bool,
     stops_after_failed_sync: bool,
     syncs_what_it_found: bool,
+    drops_what_is_cached: bool,
 }
 
 impl Default for Care {
@@ -66,6 +67,7 @@ impl Default for Care {
             checks_entries: true,
             stops_after_failed_sync: true,
             syncs_what_it_found: true,
+            drops_what_is_cached: true,
         }
     }
 }
@@ -85,8 +87,6 @@ fn run(seed: u64, trace: &Trace, care: Care) -> Result<Events, Violation> {
             disk.fail_sync_in(rng.between(1, 4));
         }
         live(&disk, &mut rng, care, &mut acked, &mut attempted, &mut events);
-        // A machine whose sync failed and that only restarts its process would need to drop the
-        // page cache first; the disk evicts it on a kill.
         if rng.percent(60) {
             disk.lose_power()
         } else {
@@ -134,12 +134,17 @@ fn open(disk: &SimDisk, care: Care, events: &mut Events) -> io::Result<(SimFile,
     if care.syncs_name {
         disk.sync_dir(Path::new("/"))?;
     }
+    if care.syncs_what_it_found {
+        file.sync_data()?;
+    }
+    if care.drops_what_is_cached {
+        // A sync may have failed before, and the cache shows what it has lost.
+        file.drop_cached(0, u64::MAX)?;
+    }
     let entries = entries(&file, care)?;
     if bytes_of(&entries) < file.len()? {
         events.note("journal: tail cut");
         file.truncate(bytes_of(&entries))?;
-    }
-    if care.syncs_what_it_found {
         file.sync_data()?;
     }
     Ok((file, entries))
@@ -222,6 +227,7 @@ mod tests {
             Care { checks_entries: false, ..careful },
             Care { stops_after_failed_sync: false, ..careful },
             Care { syncs_what_it_found: false, ..careful },
+            Care { drops_what_is_cached: false, ..careful },
         ];
         for care in careless {
             assert!(first_violation(care).is_some(), "{care:?} went unnoticed");

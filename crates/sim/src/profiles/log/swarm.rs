@@ -95,7 +95,7 @@ impl Swarm {
             steps_max: rng.between(10, 90),
             crashes_percent: rng.weighted(&[(1, 0), (4, 70), (1, 95)]),
             calls_before_crash_max: rng.weighted(&[(1, 20), (2, 80), (2, 300)]),
-            sync_failures_percent: rng.weighted(&[(3, 0), (1, 15)]),
+            sync_failures_percent: rng.weighted(&[(2, 0), (1, 30)]),
             partitions: rng.between(1, 4) as usize,
         }
     }

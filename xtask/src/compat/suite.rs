@@ -1,0 +1,61 @@
+//! What every suite has to say about itself.
+
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::Result;
+
+/// One suite, before anything of it was fetched.
+pub(super) struct Suite {
+    /// Names its directories and the word on the command line.
+    pub(super) name: &'static str,
+    /// Programs of the system that it cannot do without.
+    pub(super) needs: &'static [&'static str],
+    /// How many of its tests may run beside each other: they wait more than they work.
+    pub(super) at_once: usize,
+    /// After this long a test counts as failed.
+    pub(super) wait: Duration,
+    /// Fetches and builds what is not yet in the suite's directory under `target/compat`.
+    pub(super) prepare: fn(&Path) -> Result<Box<dyn Prepared>>,
+}
+
+/// A suite that is ready to run.
+pub(super) trait Prepared: Sync {
+    /// The names of all its tests, as `command` takes them.
+    ///
+    /// # Errors
+    /// When the suite cannot be asked.
+    fn tests(&self) -> Result<Vec<String>>;
+
+    /// The command that runs one test against the broker.
+    fn command(&self, test: &str, bootstrap: &str) -> Command;
+
+    /// What came of it, from what it printed. Usually one result under the test's own name; a part of
+    /// it that was skipped is a result of its own, so that it has to be explained like any other.
+    fn judge(&self, test: &str, status: ExitStatus, printed: &str) -> Vec<(String, Outcome)>;
+}
+
+/// What became of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed,
+    /// By the suite itself, for this reason.
+    Skipped(String),
+    Failed(String),
+}
+
+impl Outcome {
+    pub(super) fn is_passed(&self) -> bool {
+        *self == Outcome::Passed
+    }
+
+    /// A word and the reason.
+    pub(super) fn line(&self) -> String {
+        match self {
+            Outcome::Passed => "passed".to_owned(),
+            Outcome::Skipped(why) => format!("skipped: {why}"),
+            Outcome::Failed(why) => format!("FAILED: {why}"),
+        }
+    }
+}

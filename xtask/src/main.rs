@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 mod architecture;
+mod attack;
 mod bench;
 mod clients;
 mod compat;
@@ -27,6 +28,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
   bench …          measure the broker: rows by name, --list; `bench kafka …` measures Kafka beside it
   costs            count instructions, allocations and system calls per request, against a baseline
   kill --times N   kill the real broker under load, and check that nothing acknowledged is lost
+  attack …         frames, bombs and slow connections of strangers: --frames N, --slow N, --seed S
   fuzz …           throw mutated input at every parser
   protocol …       import schemas, generate the codec, check it
   oracle …         start and stop a real Kafka 4.4 to compare with";
@@ -42,6 +44,7 @@ fn main() -> Result<()> {
         "bench" => bench::run(rest),
         "costs" => costs::run(rest),
         "kill" => kill::run(rest),
+        "attack" => attack::run(rest),
         "fuzz" => fuzz::run(rest),
         "protocol" => protocol::run(rest),
         "oracle" => oracle::run(rest),

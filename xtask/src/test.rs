@@ -21,6 +21,9 @@ const BUDGET: Duration = Duration::from_secs(40 * 60);
 const SEEDS_MIN: u64 = 3_000;
 /// Kills that run whatever the time.
 const KILLS_MIN: u64 = 50;
+/// Frames and slow connections of the attack: what fits into the minute that it takes to see slow
+/// connections closed.
+const ATTACK: [&str; 4] = ["--frames", "100000", "--slow", "500"];
 /// Fuzzing that runs whatever the time.
 const FUZZ_SECONDS_MIN: u64 = 60;
 /// Fuzzing never takes more: longer campaigns have their own command.
@@ -147,6 +150,7 @@ impl Run {
         });
         let kills = KILLS_MIN.to_string();
         self.step("kills", || crate::kill::run(&words(&["--times", &kills])));
+        self.step("attack", || crate::attack::run(&words(&ATTACK)));
         let left = BUDGET.saturating_sub(self.began.elapsed()).as_secs();
         let seconds = left.clamp(FUZZ_SECONDS_MIN, FUZZ_SECONDS_MAX).to_string();
         self.step("fuzzing", || crate::fuzz::run(&words(&["--seconds", &seconds])));

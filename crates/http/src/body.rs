@@ -1,22 +1,25 @@
 //! Bodies of requests: how much of them is read, for how long, and how they become values.
 
-use axum::body::Body;
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use axum::body::{Body, HttpBody};
 use axum::extract::Query;
 use axum::http::{HeaderMap, Uri, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::api_error::{ApiError, Code};
-use crate::limits::{BODY_BYTES_MAX, arrival_max};
+use crate::limits::{BODY_BYTES_MAX, BODY_WAIT_MAX, arrival_max};
 use crate::memory::{Memory, Share};
 
 /// Reads a whole body. The share of memory lives as long as what was made of the body.
 pub(crate) async fn read_body(
     memory: &Memory,
     headers: &HeaderMap,
-    body: Body,
+    mut body: Body,
 ) -> Result<(Bytes, Share), ApiError> {
     let is_compressed = headers
         .get(header::CONTENT_ENCODING)
@@ -33,35 +36,45 @@ pub(crate) async fn read_body(
     if BODY_BYTES_MAX < length {
         return Err(too_large());
     }
-    let share = memory.take(length).await?;
     let limit = arrival_max(length);
-    match timeout(limit, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(Ok(bytes)) => Ok((bytes, share)),
-        Ok(Err(error)) if is_length_limit(&error) => Err(too_large()),
-        Ok(Err(error)) => {
-            Err(ApiError::new(Code::InvalidRequest, format!("the body broke off: {error}")))
+    let late = || {
+        let limit = limit.as_secs();
+        ApiError::new(Code::RequestTimeout, format!("the body did not arrive within {limit} s"))
+    };
+    let deadline = Instant::now() + limit;
+    let mut share = Share::default();
+    let mut bytes = BytesMut::new();
+    loop {
+        // A large body has its time, but no piece of it has more than a small one.
+        let piece = timeout_at(deadline.min(Instant::now() + BODY_WAIT_MAX), next_piece(&mut body));
+        let Some(piece) = piece.await.map_err(|_| late())? else { break };
+        let piece = piece.map_err(|error| {
+            ApiError::new(Code::InvalidRequest, format!("the body broke off: {error}"))
+        })?;
+        if BODY_BYTES_MAX - bytes.len() < piece.len() {
+            return Err(too_large());
         }
-        Err(_) => Err(ApiError::new(
-            Code::RequestTimeout,
-            format!("the body did not arrive within {} s", limit.as_secs()),
-        )),
+        memory.cover(&mut share, bytes.len() + piece.len()).await?;
+        bytes.extend_from_slice(&piece);
+    }
+    Ok((bytes.freeze(), share))
+}
+
+/// The next bytes of a body; trailers are passed over.
+async fn next_piece(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
+    loop {
+        let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
+        match frame.map(|frame| frame.into_data()) {
+            Ok(Ok(piece)) => return Some(Ok(piece)),
+            Ok(Err(_)) => {}
+            Err(error) => return Some(Err(error)),
+        }
     }
 }
 
 fn too_large() -> ApiError {
     ApiError::new(Code::BodyTooLarge, format!("a body has at most {BODY_BYTES_MAX} bytes"))
         .with_help("send fewer messages per request")
-}
-
-fn is_length_limit(error: &axum::Error) -> bool {
-    let mut source: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = source {
-        if error.to_string().contains("length limit exceeded") {
-            return true;
-        }
-        source = error.source();
-    }
-    false
 }
 
 /// Reads JSON. The content type does not matter: `curl -d` sends another one.

@@ -90,8 +90,7 @@ pub(crate) async fn serve(
         Err(_) => return tracing::debug!(%peer, "idle http connection closed"),
     }
     if let Some(stranger) = Stranger::of(first[0]) {
-        app.metrics.connections_refused.inc();
-        tracing::warn!(%peer, "http connection closed: {}", stranger.advice());
+        refused(&app, peer, stranger.advice());
         // A courtesy: whether it arrives does not matter.
         let _ = socket.try_write(stranger.answer());
         return;
@@ -124,9 +123,8 @@ async fn serve_requests(
     if !error.is_timeout() {
         let is_theirs = error.is_parse() || error.is_parse_too_large();
         if is_theirs {
-            app.metrics.connections_refused.inc();
-            tracing::warn!(%peer, "http connection closed: {error}; \
-                this listener expects HTTP/1.1 in plain text");
+            let expected = "this listener expects HTTP/1.1 in plain text";
+            refused(app, peer, &format!("{error}; {expected}"));
         } else {
             tracing::debug!(%peer, %error, "http connection ended");
         }
@@ -136,11 +134,18 @@ async fn serve_requests(
     if parts.read_buf.is_empty() {
         return tracing::debug!(%peer, "idle http connection closed");
     }
-    app.metrics.connections_refused.inc();
     let limit = HEAD_WAIT_MAX.as_secs();
     let message = format!("the head of a request did not arrive within {limit} s");
-    tracing::warn!(%peer, "http connection closed: {message}");
+    refused(app, peer, &message);
     let _ = parts.io.inner().socket().try_write(&too_slow(message));
+}
+
+/// Counts a connection that breaks a rule, and says so in the log if not too many did.
+fn refused(app: &App, peer: SocketAddr, why: &str) {
+    app.metrics.connections_refused.inc();
+    if let Some(suppressed) = app.node.may_complain() {
+        tracing::warn!(%peer, suppressed, "http connection closed: {why}");
+    }
 }
 
 /// A whole answer: the parser has given up, so nobody else writes one.

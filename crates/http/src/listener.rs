@@ -89,7 +89,10 @@ fn admit(
 ) {
     let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
         app.metrics.connections_refused.inc();
-        tracing::warn!(%peer, limit = CONNECTIONS_MAX, "http connection refused: too many are open");
+        if let Some(suppressed) = app.node.may_complain() {
+            tracing::warn!(%peer, suppressed, limit = CONNECTIONS_MAX,
+                "http connection refused: too many are open");
+        }
         // A courtesy: whether it arrives does not matter.
         let _ = socket.try_write(&too_many());
         return;

@@ -44,6 +44,8 @@ pub struct Decoder<'a> {
     end: usize,
     /// Element memory that may still be reserved, in bytes.
     memory_left: usize,
+    /// What it was in the beginning.
+    memory_max: usize,
 }
 
 type Result<T> = std::result::Result<T, DecodeError>;
@@ -52,7 +54,15 @@ impl<'a> Decoder<'a> {
     /// Starts at the first byte of `input`.
     pub fn new(input: &'a [u8]) -> Self {
         let memory_left = input.len().saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_BASE);
-        Self { input, position: 0, end: input.len(), memory_left }
+        Self { input, position: 0, end: input.len(), memory_left, memory_max: memory_left }
+    }
+
+    /// The same with at most `bytes` of element memory, however long the input is. A server uses it
+    /// on what strangers send: many of its largest frames would fill the machine otherwise.
+    #[must_use]
+    pub fn with_memory_max(self, bytes: usize) -> Self {
+        let memory_max = self.memory_max.min(bytes);
+        Self { memory_left: memory_max.saturating_sub(self.memory_charged()), memory_max, ..self }
     }
 
     /// Bytes not yet read.
@@ -67,8 +77,7 @@ impl<'a> Decoder<'a> {
 
     /// Element memory that this input has been charged, in bytes.
     pub fn memory_charged(&self) -> usize {
-        self.input.len().saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_BASE)
-            - self.memory_left
+        self.memory_max - self.memory_left
     }
 
     /// Refuses bytes after the end of the message.

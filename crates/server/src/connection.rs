@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::disk::SystemDisk;
 use crate::first_bytes::Stranger;
 use crate::kafka::{self, Answer, Answered, Peer};
-use crate::limits::{Charge, SMALL_BYTES};
+use crate::limits::{Charge, Limits, SMALL_BYTES};
 use crate::node::Node;
 use crate::outgoing::{Outgoing, send};
 
@@ -44,8 +44,15 @@ pub(crate) enum Ended {
     Io(#[from] io::Error),
 }
 
-/// Bytes that a read makes room for, and that are charged at a time.
-const READ_BYTES: usize = 64 * 1024;
+/// Bytes that a read makes room for, and that are charged for it: few until a connection has shown
+/// that it sends many. Somebody who sends a byte and stalls must not hold what belongs to others.
+const ROOM_MIN: usize = 1024;
+const ROOM_MAX: usize = 64 * 1024;
+const _: () = assert!(ROOM_MAX <= SMALL_BYTES);
+
+/// Bytes of answers in memory beyond which no further request of the connection is begun: somebody
+/// who asks and does not read must not fill the machine with what was asked for.
+const HELD_BYTES_MAX: usize = 1024 * 1024;
 
 /// Answers gathered before they are written although more are ready.
 const GATHER_MAX: usize = 64;
@@ -63,6 +70,7 @@ pub(crate) async fn serve(
     let mut connection = Connection {
         peer: Peer::new(peer, local),
         input: BytesMut::new(),
+        room: ROOM_MIN,
         charge: Charge::default(),
         under_way: UnderWay::default(),
         output: Vec::new(),
@@ -91,6 +99,8 @@ struct Connection {
     node: Arc<Node>,
     peer: Peer,
     input: BytesMut,
+    /// What the next read makes room for, in bytes.
+    room: usize,
     /// What the bytes in `input` are charged with.
     charge: Charge,
     under_way: UnderWay,
@@ -107,7 +117,7 @@ impl Connection {
         // When the request that is arriving began, or the last one did; and its newest byte.
         let (mut since, mut last_byte_at) = (Instant::now(), Instant::now());
         loop {
-            while self.under_way.len() < limits.in_flight_max && !*self.stop.borrow() {
+            while self.may_begin(&limits) && !*self.stop.borrow() {
                 let Some(frame) = self.next_frame()? else { break };
                 self.heard = true;
                 since = Instant::now();
@@ -130,19 +140,20 @@ impl Connection {
             if is_stopping && self.under_way.is_empty() {
                 return Ok(());
             }
-            let may_read = !is_stopping && self.under_way.len() < limits.in_flight_max;
+            let may_read = !is_stopping && self.may_begin(&limits);
             let begun = !self.input.is_empty();
-            let patience = if begun { limits.arrival_max(self.needed()) } else { limits.idle_max };
+            let needed = self.needed();
+            let patience = if begun { limits.arrival_max(needed) } else { limits.idle_max };
             let mut deadline = since + patience;
             if begun {
                 deadline = deadline.min(last_byte_at + limits.request_wait_max);
             }
-            let Connection { node, input, charge, under_way, stop, .. } = &mut *self;
+            let Connection { node, input, room, charge, under_way, stop, .. } = &mut *self;
             tokio::select! {
                 biased;
                 answered = under_way.next(), if !under_way.is_empty() => self.take(answered)?,
                 _ = stop.changed(), if !is_stopping => {}
-                read = timeout_at(deadline, receive(node, socket, input, charge)),
+                read = timeout_at(deadline, receive(node, socket, input, needed, room, charge)),
                     if may_read =>
                 {
                     match read {
@@ -162,6 +173,11 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Whether one more request may be begun, or read.
+    fn may_begin(&self, limits: &Limits) -> bool {
+        self.under_way.len() < limits.in_flight_max && self.under_way.held_bytes < HELD_BYTES_MAX
     }
 
     /// Bytes of the frame that has begun to arrive.
@@ -191,8 +207,11 @@ impl Connection {
 
     /// Takes every answer that is ready, in order.
     async fn gather_ready(&mut self) -> Result<(), Ended> {
-        while self.output.len() < GATHER_MAX && !self.under_way.is_empty() {
+        let mut bytes = 0;
+        while self.output.len() < GATHER_MAX && bytes < HELD_BYTES_MAX && !self.under_way.is_empty()
+        {
             let Some(answered) = self.under_way.ready().await else { break };
+            bytes += answered.held_bytes();
             self.take(answered)?;
         }
         Ok(())
@@ -215,25 +234,55 @@ async fn receive(
     node: &Node,
     socket: &mut TcpStream,
     input: &mut BytesMut,
+    needed: usize,
+    room: &mut usize,
     charge: &mut Charge,
 ) -> io::Result<usize> {
     socket.readable().await?;
     // The first piece of every request comes from the part of the ledger that large ones cannot
     // exhaust.
-    let held = input.len() + if input.is_empty() { SMALL_BYTES } else { READ_BYTES };
-    node.ledger().cover(charge, held).await;
-    input.reserve(READ_BYTES);
-    socket.read_buf(input).await
+    node.ledger().cover(charge, input.len() + *room).await;
+    make_room(input, needed, *room);
+    let read = socket.read_buf(&mut input.limit(*room)).await?;
+    *room = next_room(*room, read);
+    Ok(read)
+}
+
+/// Makes room for `room` bytes more in the buffer of a frame of `needed` bytes. A large one grows by
+/// doubling like any, but never to more than its frame.
+fn make_room(input: &mut BytesMut, needed: usize, room: usize) {
+    if input.capacity() - input.len() < room {
+        let doubled = (2 * input.len()).min(needed);
+        let mut larger = BytesMut::with_capacity(doubled.max(input.len() + room));
+        larger.extend_from_slice(input);
+        *input = larger;
+    }
+}
+
+/// Room for the next read, after one that found `read` bytes.
+fn next_room(room: usize, read: usize) -> usize {
+    if room <= read {
+        (4 * room).min(ROOM_MAX)
+    } else if read < room / 8 {
+        (room / 2).max(ROOM_MIN)
+    } else {
+        room
+    }
 }
 
 /// Requests that have been carried out or begun, and whose answers are still to come.
 #[derive(Default)]
 struct UnderWay {
     answers: VecDeque<(Answer, Charge)>,
+    /// What those take in memory that are there already.
+    held_bytes: usize,
 }
 
 impl UnderWay {
     fn push(&mut self, answer: Answer, charge: Charge) {
+        if let Answer::Now(answered) = &answer {
+            self.held_bytes += answered.held_bytes();
+        }
         self.answers.push_back((answer, charge));
     }
 
@@ -272,8 +321,42 @@ impl UnderWay {
             },
         };
         match answered {
-            Some(Answer::Now(answered)) => Poll::Ready(answered),
+            Some(Answer::Now(answered)) => {
+                self.held_bytes -= answered.held_bytes();
+                Poll::Ready(answered)
+            }
             _ => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_holds_its_frame_and_little_more() {
+        let needed = 1_000_000;
+        let mut input = BytesMut::new();
+        while input.len() < needed {
+            make_room(&mut input, needed, ROOM_MAX);
+            let read = ROOM_MAX.min(needed - input.len());
+            input.put_bytes(7, read);
+        }
+        assert!(input.capacity() < needed + 2 * ROOM_MAX, "{}", input.capacity());
+    }
+
+    #[test]
+    fn room_grows_with_what_arrives_and_shrinks_with_what_does_not() {
+        let mut room = ROOM_MIN;
+        for _ in 0..10 {
+            room = next_room(room, room);
+        }
+        assert_eq!(room, ROOM_MAX);
+        assert_eq!(next_room(ROOM_MAX, ROOM_MAX / 2), ROOM_MAX);
+        for _ in 0..10 {
+            room = next_room(room, 1);
+        }
+        assert_eq!(room, ROOM_MIN);
     }
 }

@@ -21,7 +21,7 @@ mod topics;
 mod waiters;
 
 pub use clock::SystemClock;
-pub use limits::Limits;
+pub use limits::{Charge, Ledger, Limits};
 pub use listener::KafkaListener;
 pub use metrics::Metrics;
 pub use node::{Node, NodeSettings, SystemDriver, Unavailable, random_uuid};

@@ -60,7 +60,7 @@ pub(crate) const SMALL_BYTES: usize = 64 * 1024;
 /// The memory that requests of all connections share. A quarter of it is for the first
 /// [`SMALL_BYTES`] of each request, so that a few large ones that stall cannot keep small ones out.
 #[derive(Debug, Clone)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     small: Pool,
     large: Pool,
 }
@@ -73,7 +73,7 @@ struct Pool {
 
 /// A request's share of the ledger, given back when dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Charge {
+pub struct Charge {
     permits: Vec<OwnedSemaphorePermit>,
     small_bytes: usize,
     large_bytes: usize,
@@ -100,12 +100,14 @@ impl Pool {
 impl Ledger {
     /// A ledger over this many bytes.
     #[must_use]
-    pub(crate) fn new(bytes: usize) -> Self {
+    pub fn new(bytes: usize) -> Self {
         Ledger { small: Pool::new(bytes / 4), large: Pool::new(bytes - bytes / 4) }
     }
 
     /// Waits until `charge` covers `bytes`. While it waits, its socket is not read.
-    pub(crate) async fn cover(&self, charge: &mut Charge, bytes: usize) {
+    ///
+    /// Whoever stops waiting keeps what is covered so far.
+    pub async fn cover(&self, charge: &mut Charge, bytes: usize) {
         let small = bytes.min(SMALL_BYTES).saturating_sub(charge.small_bytes);
         charge.small_bytes += self.small.take(&mut charge.permits, small).await;
         let large = bytes.saturating_sub(SMALL_BYTES).saturating_sub(charge.large_bytes);

@@ -166,7 +166,7 @@ impl Node {
     }
 
     /// Whether a log line about a stranger may be written now, and how many were left out.
-    pub(crate) fn may_complain(&self) -> Option<u64> {
+    pub fn may_complain(&self) -> Option<u64> {
         self.complaints.allow(self.driver.clock().now().time)
     }
 

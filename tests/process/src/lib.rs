@@ -5,6 +5,7 @@
 //!   BrokerProcess   the binary, its two addresses, its log, what it costs
 //!   kafka, http     small clients of our own, so that a bug in `towpath-client` cannot hide one
 //!   hostile         bytes that no client would send
+//!   attack          those bytes, bombs and slow connections, while honest clients go on
 //!   history         what was promised: the checker's own model, independent of the broker's code
 //!   kill            load, kill -9, restart, again; and then the history is checked
 //! ```
@@ -12,6 +13,7 @@
 //! What surprises: nothing here knows how the broker works. A test that needs to look into a data
 //! directory belongs to the simulator.
 
+pub mod attack;
 mod binary;
 mod broker_process;
 mod cost;

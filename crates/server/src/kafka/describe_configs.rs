@@ -8,15 +8,15 @@ use towpath_protocol::messages::{
     DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 
-use super::{Handled, Incoming, errors};
+use super::{Handled, Incoming, distinct, errors};
 use crate::node::Node;
 
 pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: DescribeConfigsRequest<'_> = incoming.decode()?;
     let has_documentation = request.include_documentation;
-    let described: Vec<_> = request
-        .resources
-        .iter()
+    let asked = distinct(&request.resources, |asked| (asked.resource_type, asked.resource_name));
+    let described: Vec<_> = asked
+        .into_iter()
         .map(|asked| {
             let described = describe(node, asked).map(|entries| {
                 let documented = entries.into_iter().map(|entry| {

@@ -7,7 +7,7 @@ use towpath_protocol::messages::{
     DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
 };
 
-use super::{Handled, Incoming, errors};
+use super::{Handled, Incoming, distinct, errors};
 use crate::node::{Node, Unavailable};
 
 /// From this version on a missing group is an error and not a dead group.
@@ -20,7 +20,7 @@ const ALL_GROUP_OPERATIONS: i32 = 3400;
 pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: DescribeGroupsRequest<'_> = incoming.decode()?;
     let mut described = Vec::with_capacity(request.groups.len());
-    for group in &request.groups {
+    for group in distinct(&request.groups, |group| *group) {
         let describe = Request::Describe { group: (*group).into() };
         let answer = match node.ask_group(group, describe).await {
             Ok(Reply::Describe(description)) => Ok(description),

@@ -7,18 +7,18 @@ use towpath_protocol::messages::{
     TopicResponse,
 };
 
-use super::{Handled, Incoming};
+use super::{Handled, Incoming, distinct};
 use crate::node::Node;
 
 const UNKNOWN_TOPIC: &str = "This server does not host this topic-partition.";
 
 pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: DescribeProducersRequest<'_> = incoming.decode()?;
-    let topics = request.topics.iter().map(|topic| TopicResponse {
+    let asked = distinct(&request.topics, |topic| topic.name);
+    let topics = asked.into_iter().map(|topic| TopicResponse {
         name: topic.name,
-        partitions: topic
-            .partition_indexes
-            .iter()
+        partitions: distinct(&topic.partition_indexes, |index| *index)
+            .into_iter()
             .map(|p| describe(node, topic.name, *p))
             .collect(),
     });

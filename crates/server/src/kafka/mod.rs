@@ -3,6 +3,7 @@
 //! A handler begins at once, when its request has been read, so that appends keep the order of the
 //! requests; its answer waits its turn.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use towpath_model::Uuid;
-use towpath_protocol::{ApiKey, Decoder, Message, decode_request_header, encode_response};
+use towpath_protocol::{ApiKey, Decoder, Message, Piece, decode_request_header, encode_response};
 
 use crate::connection::File;
 use crate::node::Node;
@@ -91,6 +92,18 @@ pub(crate) enum Answered {
     Close(String),
 }
 
+impl Answered {
+    /// What it takes in memory; stretches of files take none.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let Answered::Frame(outgoing) = self else { return 0 };
+        let pieces = outgoing.frame.pieces.iter().map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::Region { .. } => 0,
+        });
+        pieces.sum()
+    }
+}
+
 /// An answer, there already or still to come.
 pub(crate) enum Answer {
     Now(Answered),
@@ -108,6 +121,10 @@ impl<E: std::error::Error> From<E> for Unanswerable {
 }
 
 pub(crate) type Handled = Result<Answered, Unanswerable>;
+
+/// Most memory that the elements of one request may take, in bytes: some hundred thousand
+/// partitions.
+const DECODED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// One request, as read from the socket.
 pub(crate) struct Incoming {
@@ -141,7 +158,7 @@ impl Incoming {
 
     /// The message itself; it borrows from the frame. Kafka ignores what follows it, and so do we.
     pub(crate) fn decode<'a, M: Message<'a>>(&'a self) -> Result<M, Unanswerable> {
-        let mut decoder = Decoder::new(&self.frame[self.body..]);
+        let mut decoder = Decoder::new(&self.frame[self.body..]).with_memory_max(DECODED_BYTES_MAX);
         M::decode(self.version, &mut decoder).map_err(|e| self.malformed(&e))
     }
 
@@ -256,6 +273,13 @@ async fn dispatch(node: Arc<Node>, incoming: Incoming) -> Handled {
     }
 }
 
+/// Each of `asked` once, by its key and in the order of the first mention: an answer must not grow
+/// with how often a question repeats itself.
+pub(crate) fn distinct<'a, T, K: Ord>(asked: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<&'a T> {
+    let mut seen = BTreeSet::new();
+    asked.iter().filter(|one| seen.insert(key(one))).collect()
+}
+
 /// The wire's id as the model's.
 pub(crate) fn topic_id(id: towpath_protocol::Uuid) -> Uuid {
     Uuid(id.0)
@@ -269,6 +293,11 @@ pub(crate) fn wire_id(id: Uuid) -> towpath_protocol::Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_asked_twice_is_answered_once() {
+        assert_eq!(distinct(&["b", "a", "b"], |name| *name), [&"b", &"a"]);
+    }
 
     #[test]
     fn api_versions_of_the_future_are_told_from_the_first_eight_bytes() {

@@ -10,7 +10,7 @@ use towpath_protocol::messages::{
     OffsetFetchResponseTopics,
 };
 
-use super::{Handled, Incoming, errors, topic_id, wire_id};
+use super::{Handled, Incoming, distinct, errors, topic_id, wire_id};
 use crate::node::{Node, Unavailable};
 
 /// From this version on several groups can be asked (KIP-709).
@@ -67,7 +67,7 @@ fn asks<'a>(node: &Node, version: i16, request: &'a OffsetFetchRequest<'a>) -> V
         return vec![Ask { group: request.group_id, topics, unknown: Vec::new() }];
     }
     let mut asks = Vec::with_capacity(request.groups.len());
-    for group in &request.groups {
+    for group in distinct(&request.groups, |group| group.group_id) {
         let mut unknown = Vec::new();
         let topics = group.topics.as_ref().map(|topics| {
             let mut known = Vec::with_capacity(topics.len());

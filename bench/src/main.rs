@@ -85,6 +85,9 @@ fn main() -> Result<()> {
         return costs::run(std::env::args().skip(2));
     }
     let arguments = Arguments::parse();
+    // What our own client has to say, where a row uses it: RUST_LOG=debug.
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let rows = rows::all();
     if arguments.list {
         for row in &rows {
@@ -110,7 +113,7 @@ fn main() -> Result<()> {
     machine::pin(machine::CLIENT_CPU)?;
 
     let mut pair: Option<Pair> = None;
-    let mut finished = Vec::new();
+    let (mut finished, mut failed) = (Vec::new(), Vec::new());
     for row in &rows {
         let is_named = arguments.rows.iter().any(|id| row.id == id);
         let is_default = arguments.rows.is_empty() && (arguments.all || !row.is_optional);
@@ -125,11 +128,19 @@ fn main() -> Result<()> {
             continue;
         }
         println!("── {}: {}", row.id, row.title);
-        let done = row::measure(row, &lab, &mut pair, &plan, &arguments.commit)
-            .with_context(|| format!("row {}", row.id))?;
-        done.save(&arguments.keep)?;
-        println!("{}", report::table(row, &done));
-        finished.push(done);
+        match row::measure(row, &lab, &mut pair, &plan, &arguments.commit) {
+            Ok(done) => {
+                done.save(&arguments.keep)?;
+                println!("{}", report::table(row, &done));
+                finished.push(done);
+            }
+            Err(error) => {
+                // The others are measured all the same, on brokers that nothing has gone wrong in.
+                println!("FAILED {}: {error:#}\n", row.id);
+                failed.push(row.id);
+                pair = None;
+            }
+        }
     }
     drop(pair);
     let surroundings = machine::describe(&arguments.data, &arguments.commit);
@@ -138,5 +149,6 @@ fn main() -> Result<()> {
         report::write(save, &rows, &finished, &surroundings)?;
     }
     println!("{}", report::summary(&rows, &finished));
+    ensure!(failed.is_empty(), "rows that failed: {}", failed.join(", "));
     Ok(())
 }

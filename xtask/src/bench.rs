@@ -25,16 +25,16 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if let Some(at) = saves {
         args.remove(at);
     }
-    // One after the other: together they would share features, and the product be another one.
-    for package in ["towpath", "towpath-bench"] {
-        crate::test::cargo(&["build", "--release", "--package", package])?;
-    }
+    // The broker as it ships; only that is compared with anything.
+    crate::test::cargo(&["build", "--profile", "dist", "--package", "towpath"])?;
+    crate::test::cargo(&["build", "--release", "--package", "towpath-bench"])?;
+    let towpath = product::target().join("dist/towpath");
 
     let work = root().join("target/bench");
     let mut bench = Command::new(product::binary().with_file_name("towpath-bench"));
     bench
         .arg("--towpath")
-        .arg(product::binary())
+        .arg(towpath)
         .args(["--commit", &commit()?])
         .arg("--keep")
         .arg(work.join(&kept))

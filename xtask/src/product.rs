@@ -28,11 +28,15 @@ struct Ready {
     kafka: String,
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    target.map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Where cargo puts the optimised binary.
 pub(crate) fn binary() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| root().join("target"), PathBuf::from);
-    target.join("release/towpath")
+    target().join("release/towpath")
 }
 
 impl Product {

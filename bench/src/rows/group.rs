@@ -41,13 +41,16 @@ struct Member {
 }
 
 impl Member {
-    fn join(cluster: &Cluster, group: &str) -> Result<Member> {
+    /// On connections of its own: Kafka takes one request of a connection at a time, and a join
+    /// waits for the other members.
+    async fn join(broker: &Broker, group: &str) -> Result<Member> {
+        let cluster = Cluster::connect(ClientConfig::new(&broker.address().to_string())?).await?;
         let mut config = GroupConfig::new(group, [TOPIC]);
         config.heartbeat_interval = HEARTBEAT_EVERY;
         config.session_timeout = Duration::from_secs(10);
         let (held_by, held) = watch::channel(0);
         let (leave, mut leaving) = watch::channel(false);
-        let mut consumer = GroupConsumer::new(cluster.clone(), config)?;
+        let mut consumer = GroupConsumer::new(cluster, config)?;
         let task = tokio::spawn(async move {
             while !*leaving.borrow() {
                 tokio::select! {
@@ -88,15 +91,13 @@ fn rebalances(_: &Lab, broker: &Broker, plan: &Plan) -> Result<Sample> {
     let load = measured(broker, || {
         let (mut joins, mut leaves) = (histogram(), histogram());
         runtime.block_on(async {
-            let bootstrap = broker.address().to_string();
-            let cluster = Cluster::connect(ClientConfig::new(&bootstrap)?).await?;
             let group: Arc<str> = format!("g{:?}", Instant::now()).into();
             let mut members =
-                vec![Member::join(&cluster, &group)?, Member::join(&cluster, &group)?];
+                vec![Member::join(broker, &group).await?, Member::join(broker, &group).await?];
             settled(&members, Instant::now()).await?;
             for _ in 0..rounds {
                 let began = Instant::now();
-                members.push(Member::join(&cluster, &group)?);
+                members.push(Member::join(broker, &group).await?);
                 joins.saturating_record(crate::load::micros(settled(&members, began).await?));
                 let began = Instant::now();
                 members.pop().context("three members")?.leave().await?;

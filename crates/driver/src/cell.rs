@@ -8,6 +8,8 @@ use towpath_log::{Log, LogError};
 use towpath_model::properties::TopicConfig;
 use towpath_model::{Offset, Time, TopicName, TopicPartition};
 
+use crate::compact::Compactions;
+
 /// One led partition of this process. Shared by everybody who serves it; alive until the last of
 /// them lets go, even when the topic is deleted meanwhile.
 pub(crate) struct Cell<D: Disk> {
@@ -27,6 +29,7 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) scheduled: Option<Time>,
     /// No longer led here: the topic was deleted or the directory failed.
     pub(crate) closed: bool,
+    pub(crate) compactions: Compactions,
     /// Its state could not be written; time does not act on it before this.
     pub(crate) retry_at: Option<Time>,
 }
@@ -69,6 +72,7 @@ impl<D: Disk> Cell<D> {
             awaits_sync: false,
             scheduled: None,
             closed: false,
+            compactions: Compactions::default(),
             retry_at: None,
         };
         Cell { id, topic, slot: Mutex::new(slot) }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use towpath_coordinator::groups::GroupsConfig;
 use towpath_coordinator::publishers::PublishersConfig;
-use towpath_log::{LogConfig, Retention};
+use towpath_log::{CompactionRules, LogConfig, Retention};
 use towpath_model::TopicPartition;
 use towpath_model::properties::{BrokerConfig, TopicConfig};
 
@@ -31,11 +31,26 @@ pub(crate) fn log_config(config: &TopicConfig, id: TopicPartition) -> LogConfig 
     let folded = id.topic.0.iter().fold(u64::from(id.partition.0.unsigned_abs()), |seed, byte| {
         seed.wrapping_mul(31).wrapping_add(u64::from(*byte))
     });
-    let segment_ms = config.segment_ms_with_jitter(folded);
+    let mut segment_ms = config.segment_ms_with_jitter(folded);
+    if let (true, Some(lag)) = (config.cleanup_policy.compact, config.max_compaction_lag_ms) {
+        // What lies in the active segment is not compacted.
+        segment_ms = segment_ms.min(lag);
+    }
     LogConfig {
         segment_bytes: config.segment_bytes,
         segment_age: Duration::from_millis(segment_ms.unsigned_abs()),
         index_interval_bytes: config.index_interval_bytes,
+    }
+}
+
+pub(crate) fn compaction_rules(config: &TopicConfig, broker: &BrokerConfig) -> CompactionRules {
+    let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
+    CompactionRules {
+        min_lag: ms(config.min_compaction_lag_ms),
+        max_lag: config.max_compaction_lag_ms.map(ms),
+        min_dirty_ratio: config.min_cleanable_dirty_ratio,
+        tombstones_kept: ms(config.delete_retention_ms),
+        key_bytes_max: broker.compaction_key_bytes_max,
     }
 }
 

@@ -12,6 +12,7 @@ use towpath_model::{BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPa
 use towpath_records::{BatchBuilder, BatchHeader, Compression};
 
 use crate::cell::{Cell, Slot};
+use crate::compact::{CompactionTotals, Compactor};
 use crate::deadlines::Deadlines;
 use crate::world::{Clock, Delivery, Net};
 
@@ -57,6 +58,9 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) deadlines: Mutex<Deadlines>,
     /// When every partition was last looked after.
     pub(crate) kept_up_at: Mutex<Option<Time>>,
+    /// Held by the one thread that compacts.
+    pub(crate) compactor: Mutex<Compactor<D>>,
+    pub(crate) compaction_totals: Mutex<CompactionTotals>,
     /// Logs of deleted topics, to be removed from disk by the upkeep.
     pub(crate) doomed: Mutex<Vec<Arc<Cell<D>>>>,
 }

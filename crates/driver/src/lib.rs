@@ -12,6 +12,7 @@
 //! an answer that must wait is delivered to its token through [`Net`].
 
 mod cell;
+mod compact;
 mod config;
 mod coordinate;
 mod deadlines;
@@ -25,6 +26,7 @@ mod sync;
 mod upkeep;
 mod world;
 
+pub use compact::{CompactionTotals, CompactionWork, PartitionCompaction};
 pub use coordinate::NotCoordinator;
 pub use driver::{Driver, Settings};
 pub use fetch::{FetchRefusal, OffsetAnswer, OffsetQuery, Position, Read, ReadLimits};

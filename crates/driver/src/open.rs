@@ -124,6 +124,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             deadlines: Mutex::default(),
             kept_up_at: Mutex::new(None),
             doomed: Mutex::new(Vec::new()),
+            compactor: Mutex::default(),
+            compaction_totals: Mutex::default(),
         });
         driver.register(report.was_clean())?;
         let image = driver.image().clone();
@@ -298,6 +300,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// When the directory cannot be flushed; it is then dirty, which costs a scan at the next start
     /// and no data.
     pub fn close_cleanly(&self) -> Result<(), LogError> {
+        self.stop_compacting();
         self.want_flush();
         self.sync_round();
         let mut cells = self.cells();

@@ -4,6 +4,8 @@
 //! The number of series is bounded: topics are summed over their partitions, and after the first
 //! few hundred topics only the totals go on counting.
 
+use std::sync::atomic::AtomicU64;
+
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -14,6 +16,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use towpath_coordinator::groups::{Reply, Request};
+use towpath_driver::CompactionTotals;
 use towpath_model::{PartitionIndex, TopicPartition};
 
 use crate::api_error::{ApiError, Code};
@@ -148,6 +151,7 @@ fn register_node(app: &App, registry: &mut Registry, groups: usize) {
     let unsynced = u64::from(driver.has_unsynced());
     let help = "1 when records wait for the disk at this moment";
     gauge(registry, "towpath_sync_pending", help, unsynced);
+    register_compaction(&driver.compaction_totals(), registry);
     if let Ok(space) = driver.space() {
         let help = "Bytes free in the file system of the data directory";
         gauge(registry, "towpath_disk_free_bytes", help, space.free_bytes);
@@ -161,6 +165,32 @@ fn register_node(app: &App, registry: &mut Registry, groups: usize) {
     }
     if let Some(open) = process::open_files() {
         gauge(registry, "process_open_fds", "Open file descriptors", open);
+    }
+}
+
+fn register_compaction(totals: &CompactionTotals, registry: &mut Registry) {
+    let mut counter = |name: &str, help: &str, value: u64| {
+        let counter: Counter = Counter::default();
+        counter.inc_by(value);
+        registry.register(name, help, counter);
+    };
+    counter("towpath_compaction_runs", "Compactions of a partition that ended", totals.runs);
+    let help = "Bytes that compaction has read and written";
+    counter("towpath_compaction_io_bytes", help, totals.io_bytes);
+    let help = "Bytes that compaction has freed";
+    counter("towpath_compaction_removed_bytes", help, totals.removed_bytes);
+    let help = "Records that compaction has removed";
+    counter("towpath_compaction_removed_records", help, totals.removed_records);
+    let ratio: Gauge<f64, AtomicU64> = Gauge::default();
+    ratio.set(totals.dirty_ratio_max);
+    let help = "The largest part of a partition that waits for compaction, 0 to 1";
+    registry.register("towpath_compaction_dirty_ratio_max", help, ratio);
+    let help = "Partitions that are not compacted any more because of damage";
+    gauge(registry, "towpath_compaction_stopped_partitions", help, totals.stopped_partitions);
+    if let Some(at) = totals.last_run {
+        let help = "When a compaction last ended, in seconds since 1970";
+        let at = u64::try_from(at.0 / 1000).unwrap_or(0);
+        gauge(registry, "towpath_compaction_last_run_time_seconds", help, at);
     }
 }
 

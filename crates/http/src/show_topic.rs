@@ -32,6 +32,21 @@ struct ShownPartition {
     log_start_offset: i64,
     high_watermark: i64,
     size_bytes: u64,
+    /// Where the topic is compacted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction: Option<ShownCompaction>,
+}
+
+#[derive(Serialize)]
+struct ShownCompaction {
+    /// Up to where no key has two messages.
+    clean_offset: i64,
+    /// Part that waits for compaction, 0 to 1.
+    dirty_ratio: f64,
+    /// When it was last compacted since the broker started.
+    last_run_ms: Option<i64>,
+    /// Why it is not compacted any more.
+    stopped: Option<String>,
 }
 
 pub(crate) async fn handle(
@@ -81,5 +96,11 @@ fn partition(app: &App, topic: TopicId, index: i32) -> Option<ShownPartition> {
         log_start_offset: position.log_start_offset.0,
         high_watermark: position.high_watermark.0,
         size_bytes: app.node.driver().size_bytes(id).unwrap_or_default(),
+        compaction: app.node.driver().compaction_of(id).map(|compaction| ShownCompaction {
+            clean_offset: compaction.state.clean.0,
+            dirty_ratio: compaction.state.dirty_ratio(),
+            last_run_ms: compaction.last_run.map(|at| at.0),
+            stopped: compaction.stopped,
+        }),
     })
 }

@@ -1,4 +1,4 @@
-//! The system's clocks, and the two bells that the driver rings.
+//! The system's clocks, and the bells that threads wait for.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -18,6 +18,8 @@ pub struct SystemClock {
 struct Bells {
     sync: Bell,
     deadline: Bell,
+    /// Rung only at the end.
+    compaction: Bell,
 }
 
 /// A thread waits for it; ringing before the wait counts.
@@ -69,8 +71,14 @@ impl SystemClock {
         self.bells.deadline.wait(Some(limit));
     }
 
-    /// Wakes both threads, so that they see that they should end.
+    /// Lets the compaction thread rest, unless the node stops.
+    pub(crate) fn rest(&self, limit: Duration) {
+        self.bells.compaction.wait(Some(limit));
+    }
+
+    /// Wakes all threads, so that they see that they should end.
     pub(crate) fn ring_all(&self) {
+        self.bells.compaction.ring();
         self.bells.sync.ring();
         self.bells.deadline.ring();
     }

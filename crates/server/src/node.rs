@@ -1,4 +1,4 @@
-//! One running broker: the driver, its two threads, and what requests need besides.
+//! One running broker: the driver, its threads, and what requests need besides.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use towpath_coordinator::{groups, publishers};
-use towpath_driver::{Clock, Delivery, Driver, NotCoordinator, OpenError, Settings};
+use towpath_driver::{
+    Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Settings,
+};
 use towpath_log::Identity;
 use towpath_metadata as metadata;
 use towpath_model::{BrokerId, TopicPartition, Uuid};
@@ -39,6 +41,10 @@ pub struct NodeSettings {
     pub http_creates_topics: bool,
 }
 
+/// Between two looks for something to compact, whatever was configured: no busy loop, and a change of
+/// the configuration is seen.
+const COMPACTION_REST_MIN: Duration = Duration::from_millis(100);
+const COMPACTION_REST_MAX: Duration = Duration::from_secs(15);
 /// Between two rounds of upkeep.
 const UPKEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -105,8 +111,9 @@ impl Node {
             spawn("towpath-sync", sync_loop(driver.clone(), clock.clone(), Arc::clone(&stopping))),
             spawn(
                 "towpath-timer",
-                timer_loop(driver.clone(), clock, upkeep, Arc::clone(&stopping)),
+                timer_loop(driver.clone(), clock.clone(), upkeep, Arc::clone(&stopping)),
             ),
+            spawn("towpath-compact", compaction_loop(driver.clone(), clock, Arc::clone(&stopping))),
         ];
         let limits = settings.limits.clone();
         let slots = driver.image().broker_config().fetch_sessions_max;
@@ -125,7 +132,7 @@ impl Node {
         }))
     }
 
-    /// Stops both threads, flushes everything and leaves a clean mark. Blocks on the disk.
+    /// Stops the threads, flushes everything and leaves a clean mark. Blocks on the disk.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.driver.clock().ring_all();
@@ -270,7 +277,7 @@ fn unavailable(delivery: Option<Delivery>) -> Unavailable {
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let thread = std::thread::Builder::new().name(name.to_owned());
-    thread.spawn(body).expect("a process that cannot start two threads cannot serve")
+    thread.spawn(body).expect("a process that cannot start a few threads cannot serve")
 }
 
 /// Runs until the node stops: one round whenever something waits for the disk.
@@ -281,6 +288,32 @@ fn sync_loop(driver: SystemDriver, clock: SystemClock, stopping: Arc<AtomicBool>
             while driver.has_unsynced() {
                 driver.sync_round();
             }
+        }
+    }
+}
+
+/// Runs until the node stops: compaction, which rests at least as long as it has worked, so that it
+/// never takes more than half a core from those who wait for answers.
+fn compaction_loop(
+    driver: SystemDriver,
+    clock: SystemClock,
+    stopping: Arc<AtomicBool>,
+) -> impl FnOnce() {
+    move || {
+        while !stopping.load(Ordering::Acquire) {
+            let began = clock.now().time;
+            let rest = match driver.compact() {
+                CompactionWork::Idle { until } => {
+                    (until - clock.now().time).clamp(COMPACTION_REST_MIN, COMPACTION_REST_MAX)
+                }
+                CompactionWork::Worked { bytes } => {
+                    let worked = clock.now().time - began;
+                    let rate = driver.image().broker_config().compaction_bytes_per_second_max;
+                    let due = rate.map_or(0.0, |rate| bytes as f64 / rate as f64);
+                    worked.max(Duration::from_secs_f64(due).saturating_sub(worked))
+                }
+            };
+            clock.rest(rest);
         }
     }
 }

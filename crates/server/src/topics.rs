@@ -9,6 +9,8 @@ use crate::node::{Node, Unavailable, random_uuid};
 
 /// Partitions of the topic that holds HTTP publishers' results.
 const PUBLISHERS_PARTITIONS: i32 = 10;
+/// An hour: so much, and the newest state, is all that a start has to read.
+const INTERNAL_COMPACTION_LAG_MS: &str = "3600000";
 
 impl Node {
     /// Creates topics with everything left to the cluster; those that exist already are refused.
@@ -41,7 +43,7 @@ impl Node {
     /// # Errors
     /// [`Unavailable`].
     pub async fn ensure_publishers_topic(&self) -> Result<(), Unavailable> {
-        self.ensure_internal(PUBLISHERS_TOPIC, PUBLISHERS_PARTITIONS, "104857600").await
+        self.ensure_internal(PUBLISHERS_TOPIC, PUBLISHERS_PARTITIONS, "16777216").await
     }
 
     async fn ensure_internal(
@@ -61,6 +63,7 @@ impl Node {
                 config("cleanup.policy", "compact"),
                 config("compression.type", "producer"),
                 config("segment.bytes", segment_bytes),
+                config("max.compaction.lag.ms", INTERNAL_COMPACTION_LAG_MS),
             ],
             ..NewTopic::named(name, random_uuid())
         };

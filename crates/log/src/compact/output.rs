@@ -54,6 +54,12 @@ impl<D: Disk> Replacement<D> {
         self.partition
     }
 
+    /// How many segments it replaces.
+    #[must_use]
+    pub fn replaced(&self) -> usize {
+        self.inputs.len()
+    }
+
     pub(crate) fn end(&self) -> Offset {
         self.summary.next_offset
     }

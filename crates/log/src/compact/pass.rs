@@ -1,6 +1,7 @@
 //! One pass over a log, in steps: first the keys of what is dirty, then every segment anew.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -328,9 +329,10 @@ impl<D: Disk> Range<D> {
         self.generation != self.current_generation.load(Ordering::Acquire)
     }
 
-    fn open(&self, segment: &Summary) -> Result<Input<D>, LogError> {
+    fn open(&self, segment: &Summary) -> Result<Input<D>, CompactionError> {
         let path = FileKind::Segment.path(&self.path, segment.base_offset);
-        let file = self.directory.inner.disk.open(&path).map_err(LogError::io("open", &path))?;
+        let opened = self.directory.inner.disk.open(&path);
+        let file = opened.map_err(LogError::io("open", &path)).map_err(superseded_if_gone)?;
         let scan = Scan::bodies(0, segment.bytes, LARGE_BUFFER);
         Ok(Input { file, path, scan, expected: segment.base_offset })
     }
@@ -357,10 +359,11 @@ impl<D: Disk> Range<D> {
         }
         for input in &replacement.inputs {
             let path = FileKind::Segment.path(&self.path, input.base_offset);
-            let file = self.directory.inner.disk.open(&path);
-            file.and_then(|file| file.sync_data())
-                .map_err(LogError::io("sync", &path))
-                .map_err(|error| self.fail_unless_gone(error))?;
+            let opened = self.directory.inner.disk.open(&path);
+            let file = opened.map_err(LogError::io("open", &path)).map_err(superseded_if_gone)?;
+            // A failed sync leaves unknown what the disk has.
+            let synced = file.sync_data().map_err(LogError::io("sync", &path));
+            synced.inspect_err(|error| self.directory.fail(error))?;
         }
         let from = replacement.summary.base_offset;
         let mut write_ahead = self.directory.write_ahead();
@@ -378,18 +381,15 @@ impl<D: Disk> Range<D> {
         }
         error
     }
+}
 
-    /// Retention may have taken the file; any other failure of a sync leaves unknown what it has.
-    fn fail_unless_gone(&self, error: LogError) -> CompactionError {
-        match &error {
-            LogError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-                CompactionError::Superseded
-            }
-            _ => {
-                self.directory.fail(&error);
-                error.into()
-            }
+/// Retention may have taken the file.
+fn superseded_if_gone(error: LogError) -> CompactionError {
+    match &error {
+        LogError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            CompactionError::Superseded
         }
+        _ => error.into(),
     }
 }
 

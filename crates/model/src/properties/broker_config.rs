@@ -60,6 +60,12 @@ pub struct BrokerConfig {
     pub offsets_topic_segment_bytes: u32,
     /// `log.retention.check.interval.ms`.
     pub retention_check: Duration,
+    /// `log.cleaner.backoff.ms`.
+    pub compaction_backoff: Duration,
+    /// `log.cleaner.io.max.bytes.per.second`; `None` is without limit.
+    pub compaction_bytes_per_second_max: Option<u64>,
+    /// `log.cleaner.dedupe.buffer.size`.
+    pub compaction_key_bytes_max: usize,
     /// `producer.id.expiration.ms`.
     pub producer_idle_max: Duration,
     /// `producer.ids.per.partition.max`.
@@ -126,6 +132,9 @@ impl BrokerConfig {
             offsets_topic_partitions: read.int("offsets.topic.num.partitions"),
             offsets_topic_segment_bytes: read.int("offsets.topic.segment.bytes").unsigned_abs(),
             retention_check: read.milliseconds("log.retention.check.interval.ms"),
+            compaction_backoff: read.milliseconds("log.cleaner.backoff.ms"),
+            compaction_bytes_per_second_max: read.rate("log.cleaner.io.max.bytes.per.second"),
+            compaction_key_bytes_max: read.long_size("log.cleaner.dedupe.buffer.size"),
             producer_idle_max: read.milliseconds("producer.id.expiration.ms"),
             producers_per_partition_max: read.size("producer.ids.per.partition.max"),
             replica_stall_max: read.milliseconds("replica.lag.time.max.ms"),
@@ -174,6 +183,20 @@ impl<'v, F: Fn(&'static Property) -> Option<&'v str>> Reader<F> {
     /// A number that the registry bounds below by 0.
     fn size(&self, name: &'static str) -> usize {
         self.int(name).unsigned_abs() as usize
+    }
+
+    /// A long that the registry bounds below by 0.
+    fn long_size(&self, name: &'static str) -> usize {
+        let number: i64 =
+            self.text(name).parse().expect("a checked value or a default is a number");
+        usize::try_from(number).unwrap_or(usize::MAX)
+    }
+
+    /// At least 1 where there is a limit.
+    fn rate(&self, name: &'static str) -> Option<u64> {
+        let number: f64 =
+            self.text(name).parse().expect("a checked value or a default is a number");
+        (number < u64::MAX as f64).then_some((number as u64).max(1))
     }
 
     fn milliseconds(&self, name: &'static str) -> Duration {

@@ -10,7 +10,6 @@ use super::property::{Check, Property, Unit};
 const FOREVER: &str = "9223372036854775807";
 const UNLIMITED: &str = "2147483647";
 const NO_TIERING: &str = "records live on this cluster's own disks only";
-const NEXT: &str = "It takes effect with the log cleaner, which this version does not have.";
 
 /// By name in ascending order; a test holds it to that.
 pub(super) static BROKER: &[Property] = &[
@@ -58,17 +57,27 @@ pub(super) static BROKER: &[Property] = &[
         .without_default()
         .example("PLAINTEXT://127.0.0.1:9092")
         .restart(),
-    Property::long("log.cleaner.delete.retention.ms", "86400000", Check::AtLeast(0), Milliseconds, "delete.retention.ms for topics without their own.")
-        .otherwise(NEXT),
+    Property::long("log.cleaner.backoff.ms", "15000", Check::AtLeast(0), Milliseconds, "How long compaction rests when nothing is left to compact, before it looks again; at least 100 ms.")
+        .example("1000"),
+    Property::long("log.cleaner.dedupe.buffer.size", "134217728", Check::AtLeast(1_048_577), Bytes, "The most memory for the keys of one compaction; it is taken while one runs, as far as it is needed. With more keys than fit, a partition takes several passes."),
+    Property::long("log.cleaner.delete.retention.ms", "86400000", Check::AtLeast(0), Milliseconds, "delete.retention.ms for topics without their own."),
     Property::boolean("log.cleaner.enable", "true", "Whether compacted topics are compacted.")
         .only_default("compacted topics are always compacted")
         .restart(),
-    Property::long("log.cleaner.max.compaction.lag.ms", FOREVER, Check::AtLeast(1), Milliseconds, "max.compaction.lag.ms for topics without their own.")
-        .otherwise(NEXT),
-    Property::double("log.cleaner.min.cleanable.ratio", "0.5", Check::Fraction, "min.cleanable.dirty.ratio for topics without their own.")
-        .otherwise(NEXT),
-    Property::long("log.cleaner.min.compaction.lag.ms", "0", Check::AtLeast(0), Milliseconds, "min.compaction.lag.ms for topics without their own.")
-        .otherwise(NEXT),
+    Property::double("log.cleaner.io.buffer.load.factor", "0.9", Check::Any, "How full Kafka's key map may become.")
+        .only_default("the key map holds whole keys and is filled as far as its memory goes")
+        .restart(),
+    Property::int("log.cleaner.io.buffer.size", "524288", Check::AtLeast(0), Bytes, "Memory for reading and writing segments.")
+        .only_default("compaction reads and writes through buffers of fixed size")
+        .restart(),
+    Property::double("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308", Check::Any, "The most bytes that compaction reads and writes in a second. It rests as long as it works in any case, so that it never takes more than half a core.")
+        .example("20971520"),
+    Property::long("log.cleaner.max.compaction.lag.ms", FOREVER, Check::AtLeast(1), Milliseconds, "max.compaction.lag.ms for topics without their own."),
+    Property::double("log.cleaner.min.cleanable.ratio", "0.5", Check::Fraction, "min.cleanable.dirty.ratio for topics without their own."),
+    Property::long("log.cleaner.min.compaction.lag.ms", "0", Check::AtLeast(0), Milliseconds, "min.compaction.lag.ms for topics without their own."),
+    Property::int("log.cleaner.threads", "1", Check::AtLeast(0), Count, "How many threads compact.")
+        .only_default("one thread compacts")
+        .restart(),
     Property::list("log.cleanup.policy", "delete", "cleanup.policy for topics without their own.")
         .one_of(&["compact", "delete"]),
     Property::list("log.dirs", "", "The directories that hold this broker's data.")

@@ -7,8 +7,6 @@ const FOREVER: &str = "9223372036854775807";
 const NO_TIERING: &str = "records live on this cluster's own disks only";
 const NO_SHARE_GROUPS: &str = "share groups are not there";
 const NO_THROTTLE: &str = "replication is not throttled";
-const CLEANER_NEXT: &str =
-    "Kept and shown; it takes effect with the log cleaner, which this version does not have.";
 
 /// By name in ascending order; a test holds it to that.
 pub(super) static TOPIC: &[Property] = &[
@@ -62,8 +60,7 @@ pub(super) static TOPIC: &[Property] = &[
         Milliseconds,
         "How long a tombstone of a compacted topic stays after it was compacted, so that a reader who began before it still sees the deletion.",
     )
-    .synonyms(&["log.cleaner.delete.retention.ms"])
-    .otherwise(CLEANER_NEXT),
+    .synonyms(&["log.cleaner.delete.retention.ms"]),
     Property::string(
         "durability",
         "synced",
@@ -152,8 +149,7 @@ pub(super) static TOPIC: &[Property] = &[
         Milliseconds,
         "After how long at most a record of a compacted topic is considered for compaction.",
     )
-    .synonyms(&["log.cleaner.max.compaction.lag.ms"])
-    .otherwise(CLEANER_NEXT),
+    .synonyms(&["log.cleaner.max.compaction.lag.ms"]),
     Property::int(
         "max.decompressed.message.bytes",
         "2147483639",
@@ -202,8 +198,7 @@ pub(super) static TOPIC: &[Property] = &[
         Check::Fraction,
         "Which part of a compacted log must be uncompacted before the cleaner works on it.",
     )
-    .synonyms(&["log.cleaner.min.cleanable.ratio"])
-    .otherwise(CLEANER_NEXT),
+    .synonyms(&["log.cleaner.min.cleanable.ratio"]),
     Property::long(
         "min.compaction.lag.ms",
         "0",
@@ -211,8 +206,7 @@ pub(super) static TOPIC: &[Property] = &[
         Milliseconds,
         "How long a record of a compacted topic is safe from compaction.",
     )
-    .synonyms(&["log.cleaner.min.compaction.lag.ms"])
-    .otherwise(CLEANER_NEXT),
+    .synonyms(&["log.cleaner.min.compaction.lag.ms"]),
     Property::int(
         "min.insync.replicas",
         "1",

@@ -1,5 +1,8 @@
 //! The driver at moments that a campaign rarely meets: one fault each, and what must follow.
 
+#[path = "driver/compaction.rs"]
+mod compaction;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -77,6 +80,19 @@ fn open(disk: &SimDisk) -> Result<Broker, OpenError> {
     Ok(Broker { driver, clock, answers })
 }
 
+fn rules() -> ProduceRules {
+    ProduceRules {
+        batch_bytes_max: 1 << 20,
+        plain_bytes_max: 1 << 20,
+        record_bytes_max: 1 << 20,
+        requires_keys: false,
+        timestamp_type: TimestampType::CreateTime,
+        timestamp_before_ms_max: i64::MAX,
+        timestamp_after_ms_max: i64::MAX,
+        now: Timestamp(0),
+    }
+}
+
 /// Ends the process without a word to the broker.
 fn kill(disk: &SimDisk, broker: Broker) {
     drop(broker);
@@ -124,17 +140,7 @@ impl Broker {
         builder.set_producer(ProducerId(7), ProducerEpoch(0), Sequence(sequence));
         builder.append(Timestamp(1), None, Some(value), std::iter::empty()).unwrap();
         let mut batch = builder.build();
-        let rules = ProduceRules {
-            batch_bytes_max: 1 << 20,
-            plain_bytes_max: 1 << 20,
-            record_bytes_max: 1 << 20,
-            requires_keys: false,
-            timestamp_type: TimestampType::CreateTime,
-            timestamp_before_ms_max: i64::MAX,
-            timestamp_after_ms_max: i64::MAX,
-            now: Timestamp(0),
-        };
-        let validated = validate_produced(&batch, &rules, &mut Scratch::new()).unwrap();
+        let validated = validate_produced(&batch, &rules(), &mut Scratch::new()).unwrap();
         self.driver.produce(id, &mut batch, &validated, acks, Token(token)).unwrap()
     }
 

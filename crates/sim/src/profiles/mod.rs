@@ -1,6 +1,7 @@
 //! All profiles, by name.
 
 pub mod broker;
+pub mod compaction;
 pub mod groups;
 pub mod journal;
 pub mod log;
@@ -10,7 +11,14 @@ use crate::profile::Profile;
 /// Every profile, in the order in which a campaign runs them.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Profile] {
-    &[&journal::Journal, &log::Log, &log::LogCalls, &broker::Broker, &groups::Groups]
+    &[
+        &journal::Journal,
+        &log::Log,
+        &log::LogCalls,
+        &compaction::Compaction,
+        &broker::Broker,
+        &groups::Groups,
+    ]
 }
 
 /// The profile with this name.

@@ -51,7 +51,13 @@ impl World {
         let is_internal = [OFFSETS_TOPIC, PUBLISHERS_TOPIC].contains(&name);
         let mut configs = Configs::new();
         if is_internal {
-            configs.insert("cleanup.policy".to_owned(), "compact".to_owned());
+            for (property, value) in [
+                ("cleanup.policy", "compact"),
+                ("delete.retention.ms", "3000"),
+                ("max.compaction.lag.ms", "2000"),
+            ] {
+                configs.insert(property.to_owned(), value.to_owned());
+            }
         } else if name != WEB {
             for _ in 0..self.rng.below(3) {
                 let (property, value) = self.draw_property();

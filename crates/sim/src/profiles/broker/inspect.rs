@@ -11,8 +11,12 @@ use super::world::World;
 use crate::events::Events;
 use crate::profile::{Violation, ensure};
 
-/// Reads a partition from its start to its high watermark.
-fn read_all(driver: &SimDriver, id: TopicPartition) -> Result<Found, Violation> {
+/// Reads a partition from its start to its high watermark. Only a compacted one may have gaps.
+fn read_all(
+    driver: &SimDriver,
+    id: TopicPartition,
+    is_compacted: bool,
+) -> Result<Found, Violation> {
     let failed = |what: String| Violation::new("INV-R1", format!("{id} cannot be read: {what}"));
     let position = driver.position(id, None).map_err(|e| failed(e.to_string()))?;
     let limits = ReadLimits { max_bytes: 1 << 20, at_least_one_batch: true };
@@ -24,7 +28,8 @@ fn read_all(driver: &SimDriver, id: TopicPartition) -> Result<Found, Violation> 
         let bytes = slice.read().map_err(|e| failed(e.to_string()))?;
         for batch in split_batches(&bytes) {
             let base = batch.header.base_offset();
-            let follows = base == at || (found.batches.is_empty() && base <= at);
+            let is_first = found.batches.is_empty() && base <= at;
+            let follows = base == at || is_first || (is_compacted && at < base);
             ensure!(follows, "INV-R13", "{id}: {at} is followed by {base}");
             batch.check_crc().map_err(|e| failed(e.to_string()))?;
             found.batches.push((batch.header, batch.bytes.to_vec()));
@@ -44,7 +49,7 @@ impl World {
         self.check_deleted()?;
         let mut web = Vec::new();
         for (name, id) in self.all_partitions() {
-            let found = read_all(&driver, id)?;
+            let found = read_all(&driver, id, is_internal(&name))?;
             let position = &found.position;
             let (start, end) = (position.log_start_offset.0, position.log_end_offset.0);
             self.machine.trace.event("recovered", &[start as u64, end as u64]);
@@ -87,7 +92,7 @@ impl World {
             if is_internal(&name) || driver.position(id, None).is_err() {
                 continue;
             }
-            let found = read_all(&driver, id)?;
+            let found = read_all(&driver, id, false)?;
             self.partitions.entry(id).or_default().check(&found)?;
             if name == WEB {
                 web.push((id.partition, found));
@@ -124,7 +129,7 @@ impl World {
         let mut unseen = Events::new();
         for (name, topic) in catalog.topics().filter(|(name, _)| !is_internal(name)) {
             for id in topic.ids() {
-                let found = read_all(&process.driver, id)?;
+                let found = read_all(&process.driver, id, false)?;
                 let is_synced = catalog.is_surely_synced(id.topic);
                 let expiry = self.expiry(id.topic);
                 let mut model = self.partitions.get(&id).cloned().unwrap_or_default();

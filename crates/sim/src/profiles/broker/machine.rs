@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use towpath_driver::{Clock, Driver, OpenError, Settings};
+use towpath_driver::{Clock, CompactionWork, Driver, OpenError, Settings};
 use towpath_log::{Identity, WriteAheadLimits};
 use towpath_metadata::{Address, Overrides};
 use towpath_model::{BrokerId, Now, Token, Uuid};
@@ -251,6 +251,18 @@ impl Machine {
             process.driver.sync_round();
         }
         wanted
+    }
+
+    /// A few turns of the compaction thread; says how many compactions have ended in them.
+    pub(in crate::profiles) fn compact(&mut self, turns: u64) -> u64 {
+        let driver = &self.process().driver;
+        let before = driver.compaction_totals().runs;
+        for _ in 0..turns {
+            if let CompactionWork::Idle { .. } = driver.compact() {
+                break;
+            }
+        }
+        driver.compaction_totals().runs - before
     }
 
     /// One turn of the timer thread: lets due deadlines act, and sets the alarm for the next.

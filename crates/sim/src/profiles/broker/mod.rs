@@ -60,6 +60,7 @@ impl Profile for Broker {
             "broker: relaxed batch lost in a power cut",
             "broker: write accepted after a refusal",
             "broker: write refused for a full disk",
+            "compaction: ended",
             "consumer: long poll answered",
             "consumer: position was deleted",
             "consumer: records read",

@@ -20,6 +20,7 @@ pub(super) enum Op {
     SyncRound,
     Tick,
     Upkeep,
+    Compact,
     LetTimePass,
     JumpClock,
     FillDisk,
@@ -43,6 +44,7 @@ impl Op {
             Op::SyncRound => "op sync round",
             Op::Tick => "op tick",
             Op::Upkeep => "op upkeep",
+            Op::Compact => "op compact",
             Op::LetTimePass => "op let time pass",
             Op::JumpClock => "op jump clock",
             Op::FillDisk => "op fill disk",
@@ -96,11 +98,12 @@ impl Swarm {
 
 /// Clients and the broker's threads always run; each of the others is off in every other seed.
 fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
-    const SOMETIMES: [(u64, Op); 11] = [
+    const SOMETIMES: [(u64, Op); 12] = [
         (1, Op::Rewind),
         (3, Op::DeleteRecords),
         (1, Op::BumpEpoch),
         (4, Op::Upkeep),
+        (8, Op::Compact),
         (5, Op::LetTimePass),
         (1, Op::JumpClock),
         (1, Op::FillDisk),

@@ -80,6 +80,7 @@ impl World {
             property("log.segment.bytes", swarm.segment_bytes.to_string()),
             property("log.index.interval.bytes", "400".to_owned()),
             property("log.retention.check.interval.ms", "1000".to_owned()),
+            property("log.cleaner.backoff.ms", "0".to_owned()),
         ]);
         let machine = Machine::new(&mut rng, trace, swarm.limits, statics);
         let acks = [Acks::All, Acks::Leader, Acks::All, Acks::None];
@@ -142,6 +143,11 @@ impl World {
             }
             Op::Tick => self.machine.tick(),
             Op::Upkeep => self.machine.driver().upkeep(),
+            Op::Compact => {
+                let turns = self.rng.between(1, 20);
+                let ended = self.machine.compact(turns);
+                self.events.add("compaction: ended", ended);
+            }
             Op::LetTimePass => {
                 let pause = draw_pause(&mut self.rng);
                 self.machine.advance(pause);

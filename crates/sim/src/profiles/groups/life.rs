@@ -23,7 +23,13 @@ pub(super) fn first(world: &mut World) -> Result<(), Violation> {
     let offsets = metadata::NewTopic {
         partitions: 1,
         internal: true,
-        configs: vec![("cleanup.policy".to_owned(), Some("compact".to_owned()))],
+        configs: [
+            ("cleanup.policy", "compact"),
+            ("max.compaction.lag.ms", "2000"),
+            ("delete.retention.ms", "3000"),
+        ]
+        .map(|(name, value)| (name.to_owned(), Some(value.to_owned())))
+        .to_vec(),
         ..metadata::NewTopic::named(OFFSETS_TOPIC, world.machine.new_id())
     };
     let partitions = world.partitions;

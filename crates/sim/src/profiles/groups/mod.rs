@@ -36,6 +36,7 @@ impl Profile for Groups {
             "commit: fenced, the member is not known",
             "commit: without an answer",
             "commit: without an answer, and it counts",
+            "compaction: ended",
             "disk: sync failed",
             "life: killed",
             "life: power lost",

@@ -65,6 +65,7 @@ pub(super) enum Op {
     SyncRound,
     Tick,
     Upkeep,
+    Compact,
     LetTimePass,
     JumpClock,
     FillDisk,
@@ -106,6 +107,7 @@ impl World {
         let statics = BTreeMap::from([
             property("group.initial.rebalance.delay.ms", "500"),
             property("log.segment.bytes", "8000"),
+            property("log.cleaner.backoff.ms", "0"),
         ]);
         let limits = WriteAheadLimits {
             file_bytes_max: rng.between(4, 64) << 10,
@@ -158,6 +160,11 @@ impl World {
             }
             Op::Tick => self.machine.tick(),
             Op::Upkeep => self.machine.driver().upkeep(),
+            Op::Compact => {
+                let turns = self.rng.between(1, 20);
+                let ended = self.machine.compact(turns);
+                self.events.add("compaction: ended", ended);
+            }
             Op::LetTimePass => {
                 let pause = self.rng.weighted(&[(6, 100), (3, 1_000), (1, 7_000)]);
                 self.machine.advance(Duration::from_millis(pause));
@@ -262,11 +269,12 @@ impl World {
 
 /// Members and the broker's threads always run; each of the others is off in every other seed.
 fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
-    const SOMETIMES: [(u64, Op); 9] = [
+    const SOMETIMES: [(u64, Op); 10] = [
         (2, Op::FallSilent),
         (1, Op::ReplaceStatic),
         (1, Op::Leave),
         (1, Op::Upkeep),
+        (8, Op::Compact),
         (1, Op::JumpClock),
         (1, Op::FillDisk),
         (1, Op::FailSync),

@@ -437,7 +437,8 @@ impl<D: Disk> Log<D> {
 
     pub(crate) fn sync_and_checkpoint(&mut self) -> Result<(), LogError> {
         self.sync_all()?;
-        let is_saved = self.unsaved_indexes.is_empty()
+        let is_saved = !self.checkpoint_is_due
+            && self.unsaved_indexes.is_empty()
             && self.indexed_to == Some(self.log_end)
             && self.checkpoints().is_saved_up_to(self.log_end);
         if !self.has_directory || is_saved {

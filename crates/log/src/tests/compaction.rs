@@ -160,9 +160,11 @@ fn of_each_key_the_newest_record_stays_where_it_was() {
     directory.close([&mut log]).unwrap();
     drop((log, directory));
     let (directory, _) = open(&disk);
-    let (log, recovery) = open_log(&directory, 0);
+    let (mut log, recovery) = open_log(&directory, 0);
     assert_eq!((recovery.damage, recovery.cut), (vec![], None));
     assert_eq!(offsets(&log), [72, 74, 76, 78, 79, 80]);
+    let state = log.compaction_state(&RULES, now(3000), log.log_end_offset());
+    assert_eq!((state.clean, state.dirty_bytes), (Offset(80), 0));
 }
 
 #[test]

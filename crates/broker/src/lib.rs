@@ -5,12 +5,16 @@
 //! out, so that the simulator runs exactly what the server runs. The surprise: a partition knows
 //! nothing of its records' bytes, only their headers and offsets; bytes are the log's.
 
+pub mod guard;
 mod host;
+pub mod lag;
+mod losses;
 mod partition;
 mod shard;
 mod watches;
 
 pub use host::{Advanced, Host};
+pub use losses::{LOSSES_MAX, Loss, Losses};
 pub use partition::{Output, Partition, State};
 pub use shard::{OFFSETS_TOPIC, PUBLISHERS_TOPIC, group_partition, publisher_partition};
 pub use watches::{Condition, Outcome};

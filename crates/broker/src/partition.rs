@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use towpath_coordinator::groups::{self, Groups};
+use towpath_coordinator::groups::{self, Groups, Readers};
 use towpath_coordinator::publishers::{self, Publishers};
 use towpath_metadata::{self as metadata, Metadata};
 use towpath_model::{Durability, KeyValue, LeaderEpoch, Now, Offset, Time, Token, TopicPartition};
@@ -68,13 +68,19 @@ pub struct Partition {
     id: TopicPartition,
     leader: Leader,
     state: State,
+    /// Who reads what by this partition's committed records; empty unless it holds groups.
+    readers: Readers,
     watches: Watches,
 }
 
 impl Partition {
-    /// A partition whose log, producers and state have been recovered.
+    /// A partition whose log, producers and state have been recovered, all of it durable.
     pub fn new(id: TopicPartition, leader: Leader, state: State) -> Self {
-        Partition { id, leader, state, watches: Watches::default() }
+        let mut readers = Readers::default();
+        if let State::Groups(host) = &state {
+            host.machine().logged_state().for_each(|record| readers.apply(&record));
+        }
+        Partition { id, leader, state, readers, watches: Watches::default() }
     }
 
     /// Which partition this is.
@@ -90,6 +96,12 @@ impl Partition {
     /// The folded state, for questions.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The committed offsets of the groups that this partition holds. They follow the high
+    /// watermark: none of them can be lost.
+    pub fn readers(&self) -> &Readers {
+        &self.readers
     }
 
     /// Whether, and where, a producer's batch may be appended. Changes nothing.
@@ -284,6 +296,7 @@ impl Partition {
             }
             State::Groups(host) => {
                 let freed = host.advance(high_watermark);
+                freed.committed.iter().for_each(|record| self.readers.apply(record));
                 out.extend(freed.replies.into_iter().map(|(t, r)| Output::GroupsReply(t, r)));
             }
             State::Publishers(host) => {

@@ -23,6 +23,7 @@ mod join;
 mod leave;
 mod member;
 mod offsets;
+mod readers;
 mod rebalance;
 mod record;
 mod reply;
@@ -38,6 +39,7 @@ use towpath_model::{Decision, Now, StateMachine, Time, Token};
 pub use config::{GroupsConfig, NAME_BYTES_MAX};
 pub use group::Group;
 pub use member::Member;
+pub use readers::{PartitionReaders, Reader, Readers};
 pub use record::{Record, StoredGroup, StoredMember};
 pub use reply::{
     CommittedOffset, CommittedTopic, DeletedTopic, DescribedMember, Description, FetchedPartition,
@@ -70,6 +72,8 @@ pub struct Groups {
     deadlines: BTreeSet<(Time, Arc<str>)>,
     /// When expired offsets are looked for; `None` before `resume`.
     offsets_check_at: Option<Time>,
+    /// Rebalances that have begun since `resume`.
+    rebalances: u64,
 }
 
 /// Which partition of the internal topic holds `group`: Kafka's rule, which clients and tools know
@@ -97,6 +101,7 @@ impl Groups {
             live: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             offsets_check_at: None,
+            rebalances: 0,
         }
     }
 
@@ -118,6 +123,12 @@ impl Groups {
             })
         });
         stored.chain(offsets)
+    }
+
+    /// How many rebalances have begun since this state began to lead.
+    #[must_use]
+    pub fn rebalances(&self) -> u64 {
+        self.rebalances
     }
 
     fn exists(&self, group: &Arc<str>) -> bool {
@@ -149,10 +160,15 @@ impl Groups {
 
     fn set_live(&mut self, id: &Arc<str>, value: Option<Arc<Group>>) {
         let deadline = value.as_ref().and_then(|group| group.check_at);
+        let rebalance = value.as_ref().and_then(|group| group.last_rebalance.clone());
         let before = match value {
             Some(group) => self.live.insert(id.clone(), group),
             None => self.live.remove(id),
         };
+        let known = before.as_ref().and_then(|group| group.last_rebalance.as_ref());
+        if rebalance.is_some() && rebalance.as_ref() != known {
+            self.rebalances += 1;
+        }
         if let Some(before) = before.and_then(|group| group.check_at) {
             self.deadlines.remove(&(before, id.clone()));
         }

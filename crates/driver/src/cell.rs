@@ -1,5 +1,6 @@
 //! A partition with its log, behind one lock.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use towpath_broker::{Output, Partition};
@@ -15,7 +16,16 @@ use crate::compact::Compactions;
 pub(crate) struct Cell<D: Disk> {
     pub(crate) id: TopicPartition,
     pub(crate) topic: TopicName,
+    pub(crate) counted: Counted,
     slot: Mutex<Slot<D>>,
+}
+
+/// What went through a partition since it was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) records_in: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
 }
 
 /// What the lock guards.
@@ -75,7 +85,7 @@ impl<D: Disk> Cell<D> {
             compactions: Compactions::default(),
             retry_at: None,
         };
-        Cell { id, topic, slot: Mutex::new(slot) }
+        Cell { id, topic, counted: Counted::default(), slot: Mutex::new(slot) }
     }
 
     /// Locks the partition. Never held over a wait; only an append is carried out under it.

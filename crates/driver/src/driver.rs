@@ -1,6 +1,7 @@
 //! The driver itself: its partitions, the committed metadata, and how outputs are carried out.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use towpath_records::{BatchBuilder, BatchHeader, Compression};
 use crate::cell::{Cell, Slot};
 use crate::compact::{CompactionTotals, Compactor};
 use crate::deadlines::Deadlines;
+use crate::lag::LagWatch;
+use crate::retire::GuardBook;
 use crate::world::{Clock, Delivery, Net};
 
 /// How long time waits after it could not act, because the disk is full or broken: the deadline has
@@ -63,6 +66,12 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) compaction_totals: Mutex<CompactionTotals>,
     /// Logs of deleted topics, to be removed from disk by the upkeep.
     pub(crate) doomed: Mutex<Vec<Arc<Cell<D>>>>,
+    /// What retention's guard holds, and what groups have lost.
+    pub(crate) guard_book: Mutex<GuardBook>,
+    /// Which groups were warned of, and when.
+    pub(crate) lag_watch: Mutex<LagWatch>,
+    /// The disk fills up.
+    pub(crate) disk_pressed: AtomicBool,
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
@@ -98,6 +107,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// As the disk says.
     pub fn space(&self) -> std::io::Result<Space> {
         self.directory.space()
+    }
+
+    /// Says whether the disk needs room more than groups need the expired records that retention's
+    /// guard holds for them.
+    pub fn set_disk_pressed(&self, is_pressed: bool) {
+        self.disk_pressed.store(is_pressed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_disk_pressed(&self) -> bool {
+        self.disk_pressed.load(Ordering::Relaxed)
     }
 
     /// Whether the data directory has failed: nothing is written any more.

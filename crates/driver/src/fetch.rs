@@ -1,6 +1,7 @@
 //! Reading: where a log may be read, where its records lie, and which offset has which time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use towpath_broker::Condition;
 use towpath_log::disk::Disk;
@@ -165,6 +166,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             ReadError::CorruptBatch { .. } => FetchRefusal::Corrupt(error.to_string()),
             other => FetchRefusal::Storage(other.to_string()),
         })?;
+        if let Some(slice) = &slice {
+            cell.counted.bytes_out.fetch_add(slice.len as u64, Ordering::Relaxed);
+        }
         Ok(Read { slice, position })
     }
 

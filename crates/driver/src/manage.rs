@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use towpath_broker::Outcome;
+use towpath_broker::{Outcome, Output};
 use towpath_log::LogError;
 use towpath_log::disk::Disk;
 use towpath_metadata::{self as metadata, Effect, Image};
 use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartition};
 
+use crate::cell::Slot;
 use crate::config::log_config;
 use crate::driver::Driver;
 use crate::world::{Clock, Net};
@@ -126,18 +127,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         before: Option<Offset>,
     ) -> Result<Offset, DeleteRecordsRefusal> {
         let cell = self.cell(id).ok_or(DeleteRecordsRefusal::NotLeader)?;
-        self.step(&cell, |slot, _, out| {
-            if slot.closed {
-                return Err(DeleteRecordsRefusal::NotLeader);
-            }
-            let high_watermark = slot.partition.leader().high_watermark();
-            let asked = before.unwrap_or(high_watermark);
-            if high_watermark < asked {
-                return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });
-            }
-            slot.start_moves_to(asked, out)?;
-            Ok(slot.log.log_start_offset())
-        })
+        let readers = self.readers_before_deletion(&cell);
+        let (result, start) = self.step(&cell, |slot, _, out| {
+            let result = delete_below(slot, before, out);
+            (result, slot.log.log_start_offset())
+        });
+        // It may have moved although something failed afterwards.
+        self.records_were_deleted(&cell, &readers, start, self.clock.now().wall);
+        result.map(|()| start)
     }
 
     /// Bytes that a partition's log takes on disk.
@@ -146,4 +143,20 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let slot = cell.lock();
         Some(slot.log.size_bytes())
     }
+}
+
+fn delete_below<D: Disk>(
+    slot: &mut Slot<D>,
+    before: Option<Offset>,
+    out: &mut Vec<Output>,
+) -> Result<(), DeleteRecordsRefusal> {
+    if slot.closed {
+        return Err(DeleteRecordsRefusal::NotLeader);
+    }
+    let high_watermark = slot.partition.leader().high_watermark();
+    let asked = before.unwrap_or(high_watermark);
+    if high_watermark < asked {
+        return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });
+    }
+    Ok(slot.start_moves_to(asked, out)?)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 
 use towpath_broker::{Host, Outcome, State};
@@ -126,6 +127,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             doomed: Mutex::new(Vec::new()),
             compactor: Mutex::default(),
             compaction_totals: Mutex::default(),
+            guard_book: Mutex::default(),
+            lag_watch: Mutex::default(),
+            disk_pressed: AtomicBool::new(false),
         });
         driver.register(report.was_clean())?;
         let image = driver.image().clone();

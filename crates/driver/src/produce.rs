@@ -1,5 +1,7 @@
 //! A producer's batch on its way into a log.
 
+use std::sync::atomic::Ordering;
+
 use towpath_broker::Output;
 use towpath_log::disk::Disk;
 use towpath_model::{Now, Offset, Timestamp, Token, TopicPartition};
@@ -73,6 +75,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                         .map_err(|error| ProduceFailure::Storage(error.to_string()))?;
                     self.append(slot, &header, batch, now, out)?;
                     self.want_sync(&cell, slot);
+                    let records = u64::try_from(header.record_count()).unwrap_or_default();
+                    cell.counted.records_in.fetch_add(records, Ordering::Relaxed);
+                    cell.counted.bytes_in.fetch_add(batch.len() as u64, Ordering::Relaxed);
                     let stamped = header.timestamp_type() == TimestampType::LogAppendTime;
                     (base_offset, header.next_offset(), stamped.then(|| header.max_timestamp()))
                 }

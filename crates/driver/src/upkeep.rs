@@ -7,7 +7,6 @@ use towpath_log::disk::Disk;
 use towpath_model::{Now, Time};
 
 use crate::cell::{Cell, Slot};
-use crate::config::retention;
 use crate::driver::Driver;
 use crate::open::place_of;
 use crate::recover::encode_snapshot;
@@ -43,12 +42,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    /// Flushes relaxed partitions and removes deleted topics from disk; every
+    /// Flushes relaxed partitions, removes deleted topics from disk and warns of groups that are
+    /// far behind; every
     /// `log.retention.check.interval.ms` also rolls and retires segments and forgets idle
     /// producers. To be called about once a second.
     pub fn upkeep(&self) {
         self.remove_doomed();
         self.want_flush();
+        self.watch_lags();
         let config = self.image().broker_config();
         let now = self.clock.now();
         let mut kept_up_at = self.kept_up_at.lock().expect("only upkeep locks this");
@@ -60,6 +61,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         for cell in self.cells() {
             self.keep_up(&cell, now, config.producer_idle_max);
         }
+        self.retire_all(now);
     }
 
     fn remove_doomed(&self) {
@@ -79,15 +81,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     fn keep_up(&self, cell: &Arc<Cell<D>>, now: Now, idle: Duration) {
-        self.step(cell, |slot, _, out| {
+        self.step(cell, |slot, _, _| {
             if slot.closed {
                 return;
             }
             slot.partition.expire_producers(now, idle);
-            if let Err(error) = retire(slot, now, out) {
-                tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
-                    "expired records could not be removed; tried again in a moment");
-            }
             if SNAPSHOT_EVERY_BYTES <= slot.log.bytes_since_snapshot() {
                 snapshot(slot);
             }
@@ -106,18 +104,4 @@ fn snapshot<D: Disk>(slot: &mut Slot<D>) {
     if let Err(error) = slot.log.save_producers(at, &payload) {
         tracing::warn!(%error, "a snapshot of producers could not be written; the log has it all");
     }
-}
-
-fn retire<D: Disk>(
-    slot: &mut Slot<D>,
-    now: Now,
-    out: &mut Vec<towpath_broker::Output>,
-) -> Result<(), towpath_log::LogError> {
-    slot.log.roll_if_due(now)?;
-    let Some(retention) = retention(&slot.config) else { return Ok(()) };
-    let limit = slot.partition.leader().high_watermark();
-    if let Some(start) = slot.log.expired(now.wall, &retention, limit) {
-        slot.start_moves_to(start, out)?;
-    }
-    Ok(())
 }

@@ -24,24 +24,64 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
+/// A segment that retention does not keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expired {
+    /// First offset after it: where the log start may move.
+    pub end_offset: Offset,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The time of its newest record, as retention sees it.
+    pub newest: Timestamp,
+    /// Which limit it is beyond.
+    pub by: ExpiredBy,
+}
+
+/// A limit of retention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpiredBy {
+    /// `retention.ms`.
+    Time,
+    /// `retention.bytes`.
+    Size,
+}
+
 impl<D: Disk> Log<D> {
-    /// Where the log start may move, if it may: past the segments that have expired by time, or
-    /// that are more than the size allows; never past `limit`, the high watermark. Whole segments
-    /// only, oldest first; the first one that must stay keeps all that follow.
+    /// Where the log start may move, if it may: past [`Log::expired_segments`].
     #[must_use]
     pub fn expired(&self, now: Timestamp, retention: &Retention, limit: Offset) -> Option<Offset> {
+        self.expired_segments(now, retention, limit).last().map(|expired| expired.end_offset)
+    }
+
+    /// The segments that have expired by time, or that are more than the size allows; none that
+    /// reaches beyond `limit`, the high watermark. Whole segments only, oldest first; the first one
+    /// that must stay keeps all that follow.
+    #[must_use]
+    pub fn expired_segments(
+        &self,
+        now: Timestamp,
+        retention: &Retention,
+        limit: Offset,
+    ) -> Vec<Expired> {
         let mut excess = retention.bytes.map(|keep| self.size_bytes().saturating_sub(keep));
-        let mut start = None;
+        let mut expired = Vec::new();
         for segment in self.segments.iter().filter(|segment| 0 < segment.bytes) {
             let is_too_much = excess.is_some_and(|excess| 0 < excess && segment.bytes <= excess);
-            let may_go = is_too_much || is_too_old(segment, now, retention.time);
-            if !may_go || limit < segment.next_offset {
+            let is_too_old = is_too_old(segment, now, retention.time);
+            if !(is_too_much || is_too_old) || limit < segment.next_offset {
                 break;
             }
             excess = excess.map(|excess| excess.saturating_sub(segment.bytes));
-            start = Some(segment.next_offset);
+            if self.log_start < segment.next_offset {
+                expired.push(Expired {
+                    end_offset: segment.next_offset,
+                    bytes: segment.bytes,
+                    newest: segment.age_from().unwrap_or(now),
+                    by: if is_too_old { ExpiredBy::Time } else { ExpiredBy::Size },
+                });
+            }
         }
-        start.filter(|start| self.log_start < *start)
+        expired
     }
 
     /// Moves the log start offset up to `offset`, durably, and removes the segments that lie below

@@ -6,6 +6,7 @@ mod damage;
 mod fixture;
 mod lifecycle;
 mod model;
+mod outlook;
 mod start;
 mod timestamps;
 mod write_ahead;

@@ -37,7 +37,8 @@ impl Groups {
 
 fn listing(group: &Arc<str>, live: &Group) -> Listing {
     let protocol_type = live.protocol_type.clone().unwrap_or_else(|| "".into());
-    Listing { group: group.clone(), protocol_type, state: live.state() }
+    let members = live.members.len();
+    Listing { group: group.clone(), protocol_type, state: live.state(), members }
 }
 
 fn describe(group: &Arc<str>, live: &Group) -> Description {

@@ -292,6 +292,8 @@ pub struct Listing {
     pub protocol_type: Arc<str>,
     /// Its state.
     pub state: GroupState,
+    /// How many members it has.
+    pub members: usize,
 }
 
 /// The name of the only type of group there is so far.

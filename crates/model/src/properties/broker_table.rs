@@ -1,7 +1,8 @@
 //! The properties of brokers: limits, and the defaults that topics inherit.
 //!
 //! Those without `.restart()` can be altered through the protocol, for one broker or for all, as in
-//! Kafka. Ours, not Kafka's: `log.durability`, `partitions.max`, `producer.ids.per.partition.max`,
+//! Kafka. Ours, not Kafka's: `log.durability`, `log.retention.guard`,
+//! `log.retention.guard.max.bytes`, `partitions.max`, `producer.ids.per.partition.max`,
 //! `request.partitions.max`, `topic.partitions.max` and `topics.max`.
 
 use super::property::Unit::{Bytes, Count, Hours, Milliseconds, Minutes};
@@ -113,6 +114,10 @@ pub(super) static BROKER: &[Property] = &[
     Property::long("log.retention.bytes", "-1", Check::Any, Bytes, "retention.bytes for topics without their own."),
     Property::long("log.retention.check.interval.ms", "300000", Check::AtLeast(1), Milliseconds, "How often retention looks for segments that may go.")
         .restart(),
+    Property::string("log.retention.guard", "warn", "retention.guard for topics without their own.")
+        .one_of(&["off", "warn", "hold"])
+        .example("hold"),
+    Property::long("log.retention.guard.max.bytes", "10737418240", Check::AtLeast(0), Bytes, "retention.guard.max.bytes for topics without their own."),
     Property::int("log.retention.hours", "168", Check::AtLeast(-1), Hours, "retention.ms for topics without their own, in hours; minutes and milliseconds come first.")
         .restart(),
     Property::int("log.retention.minutes", "10080", Check::AtLeast(-1), Minutes, "retention.ms for topics without their own, in minutes. Without a value: log.retention.hours.")

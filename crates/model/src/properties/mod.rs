@@ -17,7 +17,9 @@ mod topic_table;
 
 pub use broker_config::BrokerConfig;
 pub use property::{Change, Check, Honoured, InvalidValue, Kind, Property, Unit, elements};
-pub use topic_config::{CleanupPolicy, CompressionType, TimestampSource, TopicConfig};
+pub use topic_config::{
+    CleanupPolicy, CompressionType, RetentionGuard, TimestampSource, TopicConfig,
+};
 
 /// When a record counts as durable on a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -32,6 +32,18 @@ pub enum CompressionType {
     Zstd,
 }
 
+/// What retention does with records that a group has not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum RetentionGuard {
+    /// Deletes them, and says nothing.
+    Off,
+    /// Deletes them, and records which group lost what.
+    #[default]
+    Warn,
+    /// Keeps them, as far as the bytes for it reach.
+    Hold,
+}
+
 /// Whose clock a record's timestamp comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimestampSource {
@@ -78,6 +90,10 @@ pub struct TopicConfig {
     pub min_insync_replicas: u32,
     /// `retention.bytes` of a partition; `None` is without limit.
     pub retention_bytes: Option<u64>,
+    /// `retention.guard`.
+    pub retention_guard: RetentionGuard,
+    /// `retention.guard.max.bytes` of a topic.
+    pub retention_guard_bytes_max: u64,
     /// `retention.ms`; `None` is for ever.
     pub retention_ms: Option<i64>,
     /// `segment.bytes`.
@@ -122,6 +138,12 @@ impl TopicConfig {
             min_compaction_lag_ms: read.long("min.compaction.lag.ms"),
             min_insync_replicas: read.int("min.insync.replicas"),
             retention_bytes: u64::try_from(read.long("retention.bytes")).ok(),
+            retention_guard: match read.text("retention.guard").as_ref() {
+                "off" => RetentionGuard::Off,
+                "hold" => RetentionGuard::Hold,
+                _ => RetentionGuard::Warn,
+            },
+            retention_guard_bytes_max: read.long("retention.guard.max.bytes").unsigned_abs(),
             retention_ms: Some(read.long("retention.ms")).filter(|ms| 0 <= *ms),
             segment_bytes: read.int("segment.bytes"),
             segment_index_bytes: read.int("segment.index.bytes"),

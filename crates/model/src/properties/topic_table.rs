@@ -1,4 +1,5 @@
-//! The properties of topics: all 37 that Kafka 4.4 describes, and `durability`, which is ours.
+//! The properties of topics: all 37 that Kafka 4.4 describes, and ours: `durability`,
+//! `retention.guard` and `retention.guard.max.bytes`.
 
 use super::property::Unit::{Bytes, Count, Milliseconds};
 use super::property::{Check, Property, Unit};
@@ -268,6 +269,23 @@ pub(super) static TOPIC: &[Property] = &[
     )
     .synonyms(&["log.retention.bytes"])
     .example("10737418240"),
+    Property::string(
+        "retention.guard",
+        "warn",
+        "What happens to expired records that a group with committed offsets in the topic has not read. off: they go. warn: they go, and which group lost which offsets is recorded and shown. hold: they stay until every such group has read them, as far as retention.guard.max.bytes reaches and unless the disk fills up.",
+    )
+    .one_of(&["off", "warn", "hold"])
+    .synonyms(&["log.retention.guard"])
+    .example("hold"),
+    Property::long(
+        "retention.guard.max.bytes",
+        "10737418240",
+        Check::AtLeast(0),
+        Bytes,
+        "How many bytes of expired records retention.guard=hold may hold back in one topic, all its partitions on a broker together; beyond, the oldest go.",
+    )
+    .synonyms(&["log.retention.guard.max.bytes"])
+    .example("107374182400"),
     Property::long(
         "retention.ms",
         "604800000",

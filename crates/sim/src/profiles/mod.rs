@@ -5,6 +5,7 @@ pub mod compaction;
 pub mod groups;
 pub mod journal;
 pub mod log;
+pub mod retention;
 
 use crate::profile::Profile;
 
@@ -18,6 +19,7 @@ pub fn all() -> &'static [&'static dyn Profile] {
         &compaction::Compaction,
         &broker::Broker,
         &groups::Groups,
+        &retention::Retention,
     ]
 }
 

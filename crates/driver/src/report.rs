@@ -1,0 +1,77 @@
+//! What partitions and groups look like to whoever watches the broker.
+
+use std::sync::atomic::Ordering;
+
+use towpath_broker::State;
+use towpath_coordinator::groups::Listing;
+use towpath_log::disk::Disk;
+use towpath_model::TopicPartition;
+
+use crate::driver::Driver;
+use crate::fetch::Position;
+use crate::world::{Clock, Net};
+
+/// What went through a partition since it was opened here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Records that producers appended.
+    pub records_in: u64,
+    /// Bytes of their batches.
+    pub bytes_in: u64,
+    /// Bytes of batches that were read.
+    pub bytes_out: u64,
+}
+
+/// A partition at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionReport {
+    /// Its lines.
+    pub position: Position,
+    /// Bytes that its log takes on disk.
+    pub size_bytes: u64,
+    /// What went through it.
+    pub traffic: Traffic,
+}
+
+/// The groups that are coordinated here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupReport {
+    /// Each of them, by name.
+    pub groups: Vec<Listing>,
+    /// Rebalances that have begun since this broker coordinates them.
+    pub rebalances: u64,
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// A partition, if it is led here.
+    pub fn report(&self, id: TopicPartition) -> Option<PartitionReport> {
+        let cell = self.cell(id)?;
+        let slot = cell.lock();
+        let (position, size_bytes) = (slot.position(), slot.log.size_bytes());
+        if slot.closed {
+            return None;
+        }
+        drop(slot);
+        let counted = &cell.counted;
+        let traffic = Traffic {
+            records_in: counted.records_in.load(Ordering::Relaxed),
+            bytes_in: counted.bytes_in.load(Ordering::Relaxed),
+            bytes_out: counted.bytes_out.load(Ordering::Relaxed),
+        };
+        Some(PartitionReport { position, size_bytes, traffic })
+    }
+
+    /// Every group here. As it is, committed or not: for numbers that people watch.
+    pub fn groups(&self) -> GroupReport {
+        let mut report = GroupReport::default();
+        for cell in self.offsets_cells() {
+            let slot = cell.lock();
+            if let State::Groups(host) = slot.partition.state() {
+                report.groups.extend(host.machine().list(&[], &[]));
+                report.rebalances += host.machine().rebalances();
+            }
+        }
+        report.groups.sort_by(|a, b| a.group.cmp(&b.group));
+        report
+    }
+}

@@ -1,0 +1,277 @@
+//! Retention: what has expired goes, unless the topic's guard holds it for a group.
+//!
+//! ```text
+//! per partition: roll, find expired segments ─▶ per topic: the guard decides ─▶ move log starts
+//! ```
+//!
+//! The guard hears of committed offsets only as far as they are committed themselves: an offset that
+//! a crash can take back must not cost the records behind it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use towpath_broker::guard::{self, Cause, ExpiredSegment, Expiring, Rules, Unheld, Verdict};
+use towpath_broker::{Loss, Losses, OFFSETS_TOPIC};
+use towpath_log::ExpiredBy;
+use towpath_log::disk::Disk;
+use towpath_model::properties::{RetentionGuard, TopicConfig};
+use towpath_model::{Now, Offset, PartitionIndex, Timestamp, TopicId, TopicName};
+
+use crate::cell::{Cell, Slot};
+use crate::config::retention;
+use crate::driver::Driver;
+use crate::world::{Clock, Net};
+
+/// Most log lines about losses of one topic at a time; every loss is on the list.
+const LOSS_LINES_MAX: usize = 10;
+
+/// The committed offsets of a topic, by partition and group.
+type ReadersOfTopic = BTreeMap<PartitionIndex, BTreeMap<Arc<str>, Offset>>;
+
+/// What the guard holds, and what it could not.
+#[derive(Debug, Default)]
+pub(crate) struct GuardBook {
+    /// Topics of which something is held.
+    held: BTreeMap<TopicId, (TopicName, u64)>,
+    /// How often holding a topic's records has begun.
+    holds_begun: u64,
+    lost_records: BTreeMap<Cause, u64>,
+    losses: Losses,
+}
+
+/// The guard's account, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GuardReport {
+    /// Bytes of expired records that are held for groups, by topic.
+    pub held_bytes: BTreeMap<TopicName, u64>,
+    /// How often holding a topic's records has begun, since the start.
+    pub holds_begun: u64,
+    /// Records that groups have lost since the start, by cause.
+    pub lost_records: BTreeMap<Cause, u64>,
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// What the guard holds and could not hold.
+    pub fn guard_report(&self) -> GuardReport {
+        let book = self.guard_book.lock().expect("no panic holds the book");
+        GuardReport {
+            held_bytes: book.held.values().cloned().collect(),
+            holds_begun: book.holds_begun,
+            lost_records: book.lost_records.clone(),
+        }
+    }
+
+    /// What groups have lost since the start, oldest first; the newest
+    /// [`towpath_broker::LOSSES_MAX`].
+    pub fn losses(&self, group: Option<&str>) -> Vec<Loss> {
+        let book = self.guard_book.lock().expect("no panic holds the book");
+        let asked = |loss: &&Loss| group.is_none_or(|group| *loss.group == *group);
+        book.losses.iter().filter(asked).cloned().collect()
+    }
+
+    pub(crate) fn held_bytes_of(&self, topic: TopicId) -> u64 {
+        let book = self.guard_book.lock().expect("no panic holds the book");
+        book.held.get(&topic).map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Rolls and retires what is due, topic by topic.
+    pub(crate) fn retire_all(&self, now: Now) {
+        let mut topics: BTreeMap<TopicId, Vec<Arc<Cell<D>>>> = BTreeMap::new();
+        for cell in self.cells() {
+            topics.entry(cell.id.topic).or_default().push(cell);
+        }
+        let mut book = self.guard_book.lock().expect("no panic holds the book");
+        book.held.retain(|topic, _| topics.contains_key(topic));
+        drop(book);
+        for (topic, cells) in topics {
+            self.retire_topic(topic, &cells, now);
+        }
+    }
+
+    fn retire_topic(&self, topic: TopicId, cells: &[Arc<Cell<D>>], now: Now) {
+        let Some(name) = cells.first().map(|cell| cell.topic.clone()) else { return };
+        let (mut partitions, mut config) = (BTreeMap::new(), None);
+        for cell in cells {
+            let found = self.step(cell, |slot, _, _| find_expired(slot, cell, now));
+            if let Some((expiring, its_config)) = found {
+                partitions.insert(cell.id.partition, expiring);
+                config = Some(its_config);
+            }
+        }
+        let is_expiring = partitions.values().any(|expiring| !expiring.segments.is_empty());
+        let Some(config) = config.filter(|_| is_expiring) else {
+            return self.note_held(topic, &name, 0);
+        };
+        let rules = Rules {
+            guard: config.retention_guard,
+            hold_bytes_max: config.retention_guard_bytes_max,
+            is_disk_pressed: self.is_disk_pressed(),
+        };
+        match self.readers_of(topic, &name, rules.guard) {
+            Some(mut readers) => {
+                for (partition, expiring) in &mut partitions {
+                    expiring.readers = readers.remove(partition).unwrap_or_default();
+                }
+            }
+            None if rules.guard == RetentionGuard::Hold && !rules.is_disk_pressed => {
+                tracing::warn!(topic = %name, "expired records stay for now: which groups have \
+                    read them is not known while partitions of {OFFSETS_TOPIC} are not served");
+                return;
+            }
+            None => {}
+        }
+        let verdicts = guard::decide(&rules, &partitions);
+        let held = verdicts.values().map(|verdict| verdict.held_bytes).sum();
+        for cell in cells {
+            if let Some(verdict) = verdicts.get(&cell.id.partition) {
+                self.carry_out_verdict(cell, verdict, now.wall);
+            }
+        }
+        self.note_held(topic, &name, held);
+    }
+
+    fn carry_out_verdict(&self, cell: &Arc<Cell<D>>, verdict: &Verdict, at: Timestamp) {
+        let Some(start) = verdict.start else { return };
+        // It may have moved although something failed afterwards.
+        let (moved, is_gone) = self.step(cell, |slot, _, out| {
+            if slot.closed {
+                return (Ok(()), false);
+            }
+            let moved = slot.start_moves_to(start, out);
+            (moved, start <= slot.log.log_start_offset())
+        });
+        if let Err(error) = moved {
+            tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
+                "expired records could not be removed; tried again in a moment");
+        }
+        if is_gone {
+            self.note_losses(cell, verdict.losses.clone(), at);
+        }
+    }
+
+    /// Where the groups are that read this topic; empty when the guard does not care. `None`:
+    /// nobody knows, because some groups are not here at the moment.
+    fn readers_of(
+        &self,
+        topic: TopicId,
+        name: &TopicName,
+        guard: RetentionGuard,
+    ) -> Option<ReadersOfTopic> {
+        let mut found = ReadersOfTopic::new();
+        if guard == RetentionGuard::Off {
+            return Some(found);
+        }
+        let holders = self.image().topic(OFFSETS_TOPIC).map_or(0, |t| t.partitions.len());
+        let cells = self.offsets_cells();
+        if cells.len() < holders {
+            return None;
+        }
+        for cell in cells {
+            let slot = cell.lock();
+            if slot.closed {
+                return None;
+            }
+            for (partition, groups) in slot.partition.readers().of_topic(name.as_str()) {
+                let here = groups.iter().filter(|(_, reader)| reader.reads(topic));
+                let offsets = here.map(|(group, reader)| (group.clone(), reader.offset));
+                found.entry(partition).or_default().extend(offsets);
+            }
+        }
+        Some(found)
+    }
+
+    /// What groups are about to lose by an order to delete records below some offset: call before,
+    /// and pass the result to [`Driver::records_were_deleted`] after.
+    pub(crate) fn readers_before_deletion(&self, cell: &Arc<Cell<D>>) -> Expiring {
+        let (guard, log_start_offset) = {
+            let slot = cell.lock();
+            (slot.config.retention_guard, slot.log.log_start_offset())
+        };
+        let readers = self.readers_of(cell.id.topic, &cell.topic, guard);
+        let readers = readers.and_then(|mut readers| readers.remove(&cell.id.partition));
+        Expiring { log_start_offset, segments: Vec::new(), readers: readers.unwrap_or_default() }
+    }
+
+    pub(crate) fn records_were_deleted(
+        &self,
+        cell: &Arc<Cell<D>>,
+        before: &Expiring,
+        start: Offset,
+        at: Timestamp,
+    ) {
+        let mut lost = Vec::new();
+        let from = before.log_start_offset;
+        guard::losses(before, from, start, Cause::DeleteRecords, &mut lost);
+        self.note_losses(cell, lost, at);
+    }
+
+    fn note_losses(&self, cell: &Arc<Cell<D>>, losses: Vec<Unheld>, at: Timestamp) {
+        for (nth, lost) in losses.iter().enumerate().take(LOSS_LINES_MAX + 1) {
+            if nth == LOSS_LINES_MAX {
+                let more = losses.len() - nth;
+                tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, more,
+                    "more groups lost records there; GET /losses names them all");
+                break;
+            }
+            let last = Offset(lost.to.0 - 1);
+            tracing::warn!(group = %lost.group, topic = %cell.topic, partition = %cell.id.partition,
+                first = %lost.from, %last, cause = lost.cause.as_str(),
+                "records were deleted before a group had read them");
+        }
+        let mut book = self.guard_book.lock().expect("no panic holds the book");
+        for lost in losses {
+            let records = (lost.to - lost.from).unsigned_abs();
+            *book.lost_records.entry(lost.cause).or_default() += records;
+            book.losses.add(&cell.topic, cell.id.partition, lost, at);
+        }
+    }
+
+    fn note_held(&self, topic: TopicId, name: &TopicName, bytes: u64) {
+        let mut book = self.guard_book.lock().expect("no panic holds the book");
+        let before = match bytes {
+            0 => book.held.remove(&topic),
+            bytes => book.held.insert(topic, (name.clone(), bytes)),
+        };
+        if before.is_none() && bytes != 0 {
+            book.holds_begun += 1;
+            tracing::warn!(topic = %name, bytes, "retention.guard holds expired records that a \
+                group has not read; towpath group lag shows which, retention.guard.max.bytes bounds it");
+        } else if before.is_some() && bytes == 0 {
+            tracing::info!(topic = %name, "retention.guard holds no records any more");
+        }
+    }
+}
+
+fn find_expired<D: Disk>(
+    slot: &mut Slot<D>,
+    cell: &Cell<D>,
+    now: Now,
+) -> Option<(Expiring, Arc<TopicConfig>)> {
+    if slot.closed {
+        return None;
+    }
+    if let Err(error) = slot.log.roll_if_due(now) {
+        tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
+            "the log takes no changes: nothing expires");
+        return None;
+    }
+    let limit = slot.partition.leader().high_watermark();
+    let expired = retention(&slot.config)
+        .map(|retention| slot.log.expired_segments(now.wall, &retention, limit))
+        .unwrap_or_default();
+    let segments = expired.into_iter().map(|expired| ExpiredSegment {
+        end_offset: expired.end_offset,
+        bytes: expired.bytes,
+        newest: expired.newest,
+        cause: match expired.by {
+            ExpiredBy::Time => Cause::RetentionTime,
+            ExpiredBy::Size => Cause::RetentionBytes,
+        },
+    });
+    let expiring = Expiring {
+        log_start_offset: slot.log.log_start_offset(),
+        segments: segments.collect(),
+        readers: BTreeMap::new(),
+    };
+    Some((expiring, Arc::clone(&slot.config)))
+}

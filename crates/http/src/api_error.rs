@@ -40,6 +40,8 @@ pub enum Code {
     NotFound,
     /// No such topic.
     TopicNotFound,
+    /// No such group.
+    GroupNotFound,
     /// No such partition of the topic.
     PartitionNotFound,
     /// The path exists, the method on it does not.
@@ -86,7 +88,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 35] = [
+    pub const ALL: [Code; 36] = [
         Code::InvalidJson,
         Code::InvalidRequest,
         Code::InvalidParameter,
@@ -101,6 +103,7 @@ impl Code {
         Code::OriginNotAllowed,
         Code::NotFound,
         Code::TopicNotFound,
+        Code::GroupNotFound,
         Code::PartitionNotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
@@ -142,6 +145,7 @@ impl Code {
             Code::OriginNotAllowed => "ORIGIN_NOT_ALLOWED",
             Code::NotFound => "NOT_FOUND",
             Code::TopicNotFound => "TOPIC_NOT_FOUND",
+            Code::GroupNotFound => "GROUP_NOT_FOUND",
             Code::PartitionNotFound => "PARTITION_NOT_FOUND",
             Code::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Code::RequestTimeout => "REQUEST_TIMEOUT",
@@ -180,7 +184,10 @@ impl Code {
             | Code::InvalidGroup
             | Code::InvalidProducer => 400,
             Code::TopicInternal | Code::TopicDeletionDisabled | Code::OriginNotAllowed => 403,
-            Code::NotFound | Code::TopicNotFound | Code::PartitionNotFound => 404,
+            Code::NotFound
+            | Code::TopicNotFound
+            | Code::GroupNotFound
+            | Code::PartitionNotFound => 404,
             Code::MethodNotAllowed => 405,
             Code::RequestTimeout => 408,
             Code::TopicExists | Code::SequenceStale | Code::GroupActive => 409,

@@ -47,8 +47,23 @@ pub(crate) const COMMITS_MAX: usize = 10_000;
 /// Most topics in one listing; the rest is behind `after`.
 pub(crate) const LISTED_TOPICS_MAX: usize = 1_000;
 
-/// Most topics with series of their own in `/metrics`; the others only count in the totals.
-pub(crate) const METRIC_TOPICS_MAX: usize = 200;
+/// Most groups in one listing; the rest is behind `after`.
+pub(crate) const LISTED_GROUPS_MAX: usize = 1_000;
+
+/// Most partitions in which groups are looked at for one answer; the others are counted.
+pub(crate) const LAGS_MAX: usize = 20_000;
+
+/// Most topics with series of their own in `/metrics`; the others are only counted.
+pub(crate) const METRIC_TOPICS_MAX: usize = 1_000;
+
+/// Most partitions that `/metrics` looks at; the others are only counted.
+pub(crate) const METRIC_PARTITIONS_MAX: usize = 5_000;
+
+/// Most groups with series of their own in `/metrics`; the others only count in the totals.
+pub(crate) const METRIC_GROUPS_MAX: usize = 1_000;
+
+/// Most groups in partitions with series of their own in `/metrics`; the others are only counted.
+pub(crate) const METRIC_LAGS_MAX: usize = 5_000;
 
 /// What a read returns when it does not say, and the most it may ask for, in bytes of keys,
 /// values and record headers.

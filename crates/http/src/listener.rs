@@ -52,6 +52,9 @@ impl HttpListener {
         readiness: Readiness,
         mut stop: watch::Receiver<bool>,
     ) {
+        if let Ok(address) = self.local_addr() {
+            node.set_http_address(address);
+        }
         let app = App::new(node, readiness, stop.clone());
         let router = router(app.clone());
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));

@@ -12,7 +12,8 @@ use crate::app::App;
 use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX};
 use crate::{
     commit_offsets, committed_offsets, create_topic, delete_topic, find_offsets, front_page,
-    health, list_topics, metrics, openapi, publish_messages, read_messages, show_topic,
+    group_lag, health, list_groups, list_losses, list_topics, metrics, openapi, publish_messages,
+    read_messages, show_topic,
 };
 
 /// One operation.
@@ -42,6 +43,9 @@ pub(crate) fn routes() -> Vec<Route> {
         route("post", MESSAGES, post(publish_messages::handle)),
         route("get", READ, get(read_messages::handle)),
         route("get", "/topics/{topic}/offsets", get(find_offsets::handle)),
+        route("get", "/groups", get(list_groups::handle)),
+        route("get", "/groups/{group}/lag", get(group_lag::handle)),
+        route("get", "/losses", get(list_losses::handle)),
         route("get", GROUP_OFFSETS, get(committed_offsets::handle)),
         route("post", GROUP_OFFSETS, post(commit_offsets::handle)),
         route("get", "/openapi.json", get(openapi::handle)),

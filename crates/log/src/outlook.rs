@@ -66,7 +66,8 @@ impl<D: Disk> Log<D> {
             let position = self.walk_from(&opened, from);
             let mut scan = Scan::headers(position, opened.summary.bytes, SMALL_BUFFER);
             while let Found::Batch { header, .. } = self.step(&mut scan, &opened)? {
-                if from < header.next_offset() {
+                // A compaction may have left batches without records.
+                if from < header.next_offset() && 0 < header.record_count() {
                     return Ok(bounded(claimed_time(&header, from), segment));
                 }
             }

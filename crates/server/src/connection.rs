@@ -312,7 +312,7 @@ impl UnderWay {
         let Some((oldest, _)) = self.answers.front_mut() else { return Poll::Pending };
         let answered = match oldest {
             Answer::Now(_) => self.answers.pop_front().map(|(answer, _)| answer),
-            Answer::Later(future) => match Pin::new(future).poll(context) {
+            Answer::Later(future, _) => match Pin::new(future).poll(context) {
                 Poll::Ready(answered) => {
                     self.answers.pop_front();
                     return Poll::Ready(answered);

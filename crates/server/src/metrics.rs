@@ -1,50 +1,99 @@
 //! Counters and gauges of one node, kept as handles beside what they count.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use towpath_protocol::ApiKey;
 
-/// Requests by API.
-#[derive(Debug, Clone)]
+/// Requests by API: how many, how many at the moment, how long they take.
+#[derive(Debug)]
 pub struct Requests {
-    family: Family<ApiLabel, Counter>,
-    /// The family's counters by API key, as far as they were needed: a request looks nothing up.
-    by_key: Arc<[OnceLock<Counter>; API_KEYS_MAX]>,
+    begun: Family<ApiLabel, Counter>,
+    under_way: Family<ApiLabel, Gauge>,
+    seconds: Family<ApiLabel, Histogram, fn() -> Histogram>,
+    /// The handles of each API at its number, made at its first request: a lookup by label costs
+    /// more than everything that is counted.
+    by_key: [OnceLock<Arc<OfApi>>; API_KEYS_MAX],
 }
 
-/// More than there are API keys.
-const API_KEYS_MAX: usize = 96;
+/// Kafka's API numbers lie below this.
+const API_KEYS_MAX: usize = 128;
+
+#[derive(Debug)]
+struct OfApi {
+    begun: Counter,
+    under_way: Gauge,
+    seconds: Histogram,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ApiLabel {
     api: &'static str,
 }
 
+/// 0.1 ms to 13 s; a fetch or a join that waits belongs beyond.
+fn request_seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_1, 2.6, 13))
+}
+
+/// 0.1 ms to 13 s.
+fn publish_seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_1, 2.0, 18))
+}
+
 impl Default for Requests {
-    fn default() -> Self {
-        let by_key = Arc::new([const { OnceLock::new() }; API_KEYS_MAX]);
-        Requests { family: Family::default(), by_key }
+    fn default() -> Requests {
+        Requests {
+            begun: Family::default(),
+            under_way: Family::default(),
+            seconds: Family::new_with_constructor(request_seconds as fn() -> Histogram),
+            by_key: [const { OnceLock::new() }; API_KEYS_MAX],
+        }
     }
 }
 
 impl Requests {
-    /// One more request.
-    pub(crate) fn count(&self, api_key: ApiKey) {
-        let named = || self.family.get_or_create(&ApiLabel { api: api_key.name() }).clone();
-        match usize::try_from(api_key.key()).ok().and_then(|key| self.by_key.get(key)) {
-            Some(counter) => counter.get_or_init(named).inc(),
-            None => named().inc(),
-        };
+    /// One more request; it has ended when the result is dropped.
+    pub(crate) fn begin(&self, api_key: ApiKey) -> UnderWay {
+        let at = usize::try_from(api_key.key()).unwrap_or_default().min(API_KEYS_MAX - 1);
+        let api = Arc::clone(self.by_key[at].get_or_init(|| Arc::new(self.of(api_key))));
+        api.begun.inc();
+        api.under_way.inc();
+        UnderWay { api, since: Instant::now() }
+    }
+
+    fn of(&self, api_key: ApiKey) -> OfApi {
+        let label = ApiLabel { api: api_key.name() };
+        OfApi {
+            begun: self.begun.get_or_create(&label).clone(),
+            under_way: self.under_way.get_or_create(&label).clone(),
+            seconds: self.seconds.get_or_create(&label).clone(),
+        }
+    }
+}
+
+/// A request that was begun.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    api: Arc<OfApi>,
+    since: Instant,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.api.under_way.dec();
+        self.api.seconds.observe(self.since.elapsed().as_secs_f64());
     }
 }
 
 /// What a node counts. Names follow `towpath_*` with base units.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
     /// Requests by Kafka API.
     pub requests: Requests,
@@ -66,13 +115,57 @@ pub struct Metrics {
     pub batches_refused: Counter,
     /// Bytes of record batches handed to consumers.
     pub record_bytes_fetched: Counter,
+    /// From a batch's arrival to its acknowledgement, over Kafka and HTTP.
+    pub publish_seconds: Histogram,
+    /// Log lines about strangers that were left out.
+    pub complaints_suppressed: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
+            requests: Requests::default(),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            bytes_in: Counter::default(),
+            bytes_out: Counter::default(),
+            records_appended: Counter::default(),
+            record_bytes_appended: Counter::default(),
+            batches_duplicate: Counter::default(),
+            batches_refused: Counter::default(),
+            record_bytes_fetched: Counter::default(),
+            publish_seconds: publish_seconds(),
+            complaints_suppressed: Counter::default(),
+        }
+    }
 }
 
 impl Metrics {
     /// Registers every series.
     pub fn register(&self, registry: &mut Registry) {
         let m = self;
-        registry.register("towpath_kafka_requests", "Requests by API", m.requests.family.clone());
+        let requests = &m.requests;
+        registry.register("towpath_kafka_requests", "Requests by API", requests.begun.clone());
+        registry.register(
+            "towpath_kafka_requests_under_way",
+            "Requests that have begun and are not answered, by API; some wait on purpose",
+            requests.under_way.clone(),
+        );
+        registry.register(
+            "towpath_kafka_request_seconds",
+            "Time from a request's arrival until its answer is ready, by API",
+            requests.seconds.clone(),
+        );
+        registry.register(
+            "towpath_publish_seconds",
+            "Time from a batch's arrival to its acknowledgement, over Kafka and HTTP",
+            m.publish_seconds.clone(),
+        );
+        registry.register(
+            "towpath_complaints_suppressed",
+            "Log lines about misbehaving clients that were left out because there were too many",
+            m.complaints_suppressed.clone(),
+        );
         registry.register(
             "towpath_kafka_connections",
             "Open Kafka connections",
@@ -114,5 +207,34 @@ impl Metrics {
             "Bytes of record batches handed to consumers",
             m.record_bytes_fetched.clone(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_under_way_until_it_ends() {
+        assert!(ApiKey::ALL.iter().all(|key| (key.key() as usize) < API_KEYS_MAX));
+        let metrics = Metrics::default();
+        let shown = || {
+            let mut registry = Registry::default();
+            metrics.register(&mut registry);
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            text
+        };
+        let first = metrics.requests.begin(ApiKey::Fetch);
+        let second = metrics.requests.begin(ApiKey::Fetch);
+        drop(second);
+        let text = shown();
+        assert!(text.contains("towpath_kafka_requests_total{api=\"Fetch\"} 2"), "{text}");
+        assert!(text.contains("towpath_kafka_requests_under_way{api=\"Fetch\"} 1"), "{text}");
+        assert!(text.contains("towpath_kafka_request_seconds_count{api=\"Fetch\"} 1"), "{text}");
+        drop(first);
+        assert!(shown().contains("towpath_kafka_requests_under_way{api=\"Fetch\"} 0"));
     }
 }

@@ -1,8 +1,9 @@
 //! One running broker: the driver, its threads, and what requests need besides.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -76,6 +77,8 @@ pub struct Node {
     sessions: FetchSessions,
     metrics: Metrics,
     complaints: Complaints,
+    /// Where HTTP is served, once it is.
+    http_address: OnceLock<SocketAddr>,
     stopping: Arc<AtomicBool>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
@@ -127,6 +130,7 @@ impl Node {
             metrics: Metrics::default(),
             complaints: Complaints::default(),
             settings,
+            http_address: OnceLock::new(),
             stopping,
             threads: std::sync::Mutex::new(threads),
         }))
@@ -162,6 +166,19 @@ impl Node {
         &self.settings.data
     }
 
+    /// Says where HTTP is served; the first one counts.
+    pub fn set_http_address(&self, address: SocketAddr) {
+        let _ = self.http_address.set(address);
+    }
+
+    /// Every listener of this broker, as Kafka writes them: `NAME://host:port`.
+    pub(crate) fn listeners(&self) -> String {
+        let kafka = self.settings.driver.addresses.iter();
+        let kafka = kafka.map(|at| format!("{}://{}", at.listener, host_port(&at.host, at.port)));
+        let http = self.http_address.get().map(|address| format!("HTTP://{address}"));
+        kafka.chain(http).collect::<Vec<_>>().join(",")
+    }
+
     /// Whether HTTP publishing creates topics.
     pub fn http_creates_topics(&self) -> bool {
         self.settings.http_creates_topics
@@ -173,8 +190,17 @@ impl Node {
     }
 
     /// Whether a log line about a stranger may be written now, and how many were left out.
+<<<<<<< HEAD
     pub fn may_complain(&self) -> Option<u64> {
         self.complaints.allow(self.driver.clock().now().time)
+=======
+    pub(crate) fn may_complain(&self) -> Option<u64> {
+        let allowed = self.complaints.allow(self.driver.clock().now().time);
+        if allowed.is_none() {
+            self.metrics.complaints_suppressed.inc();
+        }
+        allowed
+>>>>>>> 3d0ce50 (Show lag, forecasts and losses over HTTP, in the metrics and on the command line)
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -264,6 +290,10 @@ impl Node {
             other => Err(unavailable(other)),
         }
     }
+}
+
+fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn unavailable(delivery: Option<Delivery>) -> Unavailable {

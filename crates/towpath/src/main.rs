@@ -1,8 +1,10 @@
 //! The `towpath` program: a server and every tool for it, in one binary.
 //!
 //! This crate parses words and prints answers. What the tools know of a cluster comes through the
-//! `client` crate over the public Kafka protocol, so they work against any Kafka as well.
+//! `client` crate over the public Kafka protocol, so they work against any Kafka as well; only
+//! what that protocol cannot say comes from the broker's HTTP API (`broker_api.rs`).
 
+mod broker_api;
 mod cli;
 mod commands;
 mod complete;

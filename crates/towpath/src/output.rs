@@ -8,7 +8,9 @@ use std::io::{self, IsTerminal, Write};
 
 use serde_json::{Map, Value};
 
-use crate::units::{bytes_in_words, count_in_words};
+use towpath_driver::RATIO_WARNING;
+
+use crate::units::{bytes_in_words, count_in_words, seconds_in_words};
 
 /// How to print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -54,6 +56,20 @@ impl Cell {
 
     pub(crate) fn count(count: i64) -> Cell {
         Cell { value: count.into(), words: Some(count_in_words(count)) }
+    }
+
+    /// A duration; fractions of a second are for machines only.
+    pub(crate) fn seconds(seconds: f64) -> Cell {
+        // A negative or endless one counts as none.
+        let words = seconds_in_words(seconds as u64);
+        Cell { value: seconds.into(), words: Some(words) }
+    }
+
+    /// A part of retention, in percent for people, with a mark from where the broker warns.
+    pub(crate) fn retention_ratio(ratio: f64) -> Cell {
+        let mark = if RATIO_WARNING <= ratio { " !" } else { "" };
+        let words = format!("{:.0} %{mark}", ratio * 100.0);
+        Cell { value: ratio.into(), words: Some(words) }
     }
 
     /// Absent: `null` for machines, a dash for people.

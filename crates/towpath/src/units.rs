@@ -59,6 +59,21 @@ pub(crate) fn count_in_words(count: i64) -> String {
     if count < 0 { format!("-{words}") } else { words }
 }
 
+/// `45 s`, `12m 5s`, `3h 20m`, `2d 4h`: the two largest units.
+pub(crate) fn seconds_in_words(seconds: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let Some(first) = UNITS.iter().position(|(size, _)| *size <= seconds) else {
+        return "0s".to_owned();
+    };
+    let (size, name) = UNITS[first];
+    let words = format!("{}{name}", seconds / size);
+    let rest = UNITS.get(first + 1).map(|(smaller, name)| (seconds % size / smaller, *name));
+    match rest {
+        Some((count, name)) if 0 < count => format!("{words} {count}{name}"),
+        _ => words,
+    }
+}
+
 /// `1 record`, `2 records`.
 pub(crate) fn plural(count: i64, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
@@ -92,6 +107,10 @@ mod tests {
         assert_eq!(bytes_in_words(5 << 30), "5.0 GiB");
         assert_eq!(count_in_words(1_234_567), "1,234,567");
         assert_eq!(count_in_words(-12), "-12");
+        for (seconds, words) in [(0, "0s"), (59, "59s"), (725, "12m 5s"), (12_000, "3h 20m")] {
+            assert_eq!(seconds_in_words(seconds), words);
+        }
+        assert_eq!(seconds_in_words(2 * 86_400 + 59), "2d");
         assert_eq!(plural(1, "record"), "1 record");
         assert_eq!(plural(2000, "record"), "2,000 records");
     }

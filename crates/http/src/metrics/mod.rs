@@ -1,13 +1,19 @@
 //! `GET /metrics`: what the node counts, what HTTP counts, and what can be read off at the moment,
-//! in OpenMetrics text, which Prometheus reads.
+//! in OpenMetrics text, which Prometheus reads; under our names and under those of kafka_exporter.
 //!
-//! The number of series is bounded: topics are summed over their partitions, and after the first
-//! few hundred topics only the totals go on counting.
+//! What is counted lives in a registry. What has many labels is read off and written at once:
+//! topics, partitions and groups are each bounded, and what is beyond a bound is counted.
+
+mod exposition;
+mod groups;
+mod kafka_exporter;
+mod survey;
+mod topics;
 
 use std::sync::atomic::AtomicU64;
 
 use axum::extract::State;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -15,14 +21,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use towpath_coordinator::groups::{Reply, Request};
+use serde::Deserialize;
 use towpath_driver::CompactionTotals;
-use towpath_model::{PartitionIndex, TopicPartition};
 
 use crate::api_error::{ApiError, Code};
 use crate::app::App;
-use crate::limits::METRIC_TOPICS_MAX;
+use crate::body::parse_query;
 use crate::process;
+use exposition::Exposition;
+use survey::Survey;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -96,32 +103,52 @@ impl HttpMetrics {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Query {
+    names: Option<Names>,
+}
+
+/// Whose names the samples have; without a choice: both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Names {
+    Towpath,
+    KafkaExporter,
+}
+
 /// `GET /metrics`.
 pub(crate) async fn handle(
     State(app): State<App>,
+    uri: Uri,
 ) -> Result<([(HeaderName, HeaderValue); 1], String), ApiError> {
-    let mut registry = Registry::default();
-    app.node.metrics().register(&mut registry);
-    app.metrics.register(&mut registry);
-    register_node(&app, &mut registry, groups(&app).await);
-    register_topics(&app, &mut registry);
-    let mut body = String::new();
-    text::encode(&mut body, &registry)
-        .map_err(|_| ApiError::new(Code::Internal, "the metrics cannot be written"))?;
+    let query: Query = parse_query(&uri)?;
+    let failed = |_| ApiError::new(Code::Internal, "the metrics cannot be written");
+    let written = tokio::task::spawn_blocking(move || exposition(&app, query.names)).await;
+    let body = written.map_err(failed)?;
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))], body))
 }
 
-/// How many groups there are.
-async fn groups(app: &App) -> usize {
-    let mut count = 0;
-    for place in app.node.driver().group_places() {
-        let list = Request::List { states: Vec::new(), types: Vec::new() };
-        if let Ok(Reply::List(groups)) = app.node.ask_groups_at(place, list).await {
-            count += groups.len();
-        }
+fn exposition(app: &App, names: Option<Names>) -> String {
+    let mut body = String::new();
+    if names != Some(Names::KafkaExporter) {
+        let mut registry = Registry::default();
+        app.node.metrics().register(&mut registry);
+        app.metrics.register(&mut registry);
+        register_node(app, &mut registry);
+        text::encode(&mut body, &registry).expect("writing to a string cannot fail");
     }
-    count
+    let survey = Survey::take(&app.node);
+    let mut out = Exposition::after(body);
+    if names != Some(Names::KafkaExporter) {
+        topics::write(&mut out, &survey);
+        groups::write(&mut out, &survey);
+    }
+    if names != Some(Names::Towpath) {
+        kafka_exporter::write(&mut out, &survey);
+    }
+    out.finish()
 }
 
 fn gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
@@ -134,7 +161,7 @@ fn count(value: usize) -> u64 {
     value as u64
 }
 
-fn register_node(app: &App, registry: &mut Registry, groups: usize) {
+fn register_node(app: &App, registry: &mut Registry) {
     let driver = app.node.driver();
     let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
     registry.register("towpath_build", "The running program", build);
@@ -143,7 +170,6 @@ fn register_node(app: &App, registry: &mut Registry, groups: usize) {
     drop(image);
     gauge(registry, "towpath_topics", "Topics, the broker's own included", count(topics));
     gauge(registry, "towpath_partitions", "Partitions of all topics", count(partitions));
-    gauge(registry, "towpath_groups", "Consumer groups", count(groups));
     let ready = u64::from(app.readiness.is_ready() && !driver.is_failed());
     gauge(registry, "towpath_ready", "1 when work is welcome", ready);
     let failed = u64::from(driver.is_failed());
@@ -162,6 +188,12 @@ fn register_node(app: &App, registry: &mut Registry, groups: usize) {
     gauge(registry, "process_start_time_seconds", help, app.started_at.as_secs());
     if let Some(bytes) = process::resident_bytes() {
         gauge(registry, "process_resident_memory_bytes", "Resident memory in bytes", bytes);
+    }
+    if let Some(seconds) = process::cpu_seconds() {
+        let counter: Counter<f64, AtomicU64> = Counter::default();
+        counter.inc_by(seconds);
+        let help = "CPU time of the process in seconds, user and system";
+        registry.register("process_cpu_seconds", help, counter);
     }
     if let Some(open) = process::open_files() {
         gauge(registry, "process_open_fds", "Open file descriptors", open);
@@ -192,80 +224,4 @@ fn register_compaction(totals: &CompactionTotals, registry: &mut Registry) {
         let at = u64::try_from(at.0 / 1000).unwrap_or(0);
         gauge(registry, "towpath_compaction_last_run_time_seconds", help, at);
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TopicLabel {
-    topic: String,
-}
-
-/// One topic, summed over its partitions.
-#[derive(Default)]
-struct TopicTotals {
-    partitions: u64,
-    log_start_offsets: i64,
-    high_watermarks: i64,
-    uncommitted_records: i64,
-    size_bytes: u64,
-}
-
-fn totals(app: &App, id: towpath_model::TopicId, partitions: usize) -> TopicTotals {
-    let driver = app.node.driver();
-    let mut totals = TopicTotals { partitions: count(partitions), ..TopicTotals::default() };
-    for partition in (0..partitions).filter_map(|index| i32::try_from(index).ok()) {
-        let id = TopicPartition { topic: id, partition: PartitionIndex(partition) };
-        let Ok(position) = driver.position(id, None) else { continue };
-        totals.log_start_offsets += position.log_start_offset.0;
-        totals.high_watermarks += position.high_watermark.0;
-        totals.uncommitted_records += position.log_end_offset - position.high_watermark;
-        totals.size_bytes += driver.size_bytes(id).unwrap_or_default();
-    }
-    totals
-}
-
-fn register_topics(app: &App, registry: &mut Registry) {
-    let image = app.node.driver().image();
-    let all = image.topic_count();
-    let shown: Vec<_> = image
-        .topics()
-        .take(METRIC_TOPICS_MAX)
-        .map(|topic| (topic.name.as_str().to_owned(), topic.id, topic.partitions.len()))
-        .collect();
-    drop(image);
-    let omitted = all.saturating_sub(shown.len());
-    let help = "Topics without series of their own here, because there are too many";
-    gauge(registry, "towpath_topics_omitted", help, count(omitted));
-
-    let family = Family::<TopicLabel, Gauge>::default;
-    let (partitions, starts, ends) = (family(), family(), family());
-    let (uncommitted, sizes) = (family(), family());
-    for (topic, id, partition_count) in shown {
-        let totals = totals(app, id, partition_count);
-        let label = TopicLabel { topic };
-        let set = |family: &Family<TopicLabel, Gauge>, value: i64| {
-            family.get_or_create(&label).set(value);
-        };
-        set(&partitions, i64::try_from(totals.partitions).unwrap_or(i64::MAX));
-        set(&starts, totals.log_start_offsets);
-        set(&ends, totals.high_watermarks);
-        set(&uncommitted, totals.uncommitted_records);
-        set(&sizes, i64::try_from(totals.size_bytes).unwrap_or(i64::MAX));
-    }
-    registry.register("towpath_topic_partitions", "Partitions of a topic", partitions);
-    registry.register(
-        "towpath_topic_log_start_offset",
-        "First offsets kept, summed over a topic's partitions",
-        starts,
-    );
-    registry.register(
-        "towpath_topic_high_watermark",
-        "First offsets not yet committed, summed over a topic's partitions",
-        ends,
-    );
-    registry.register(
-        "towpath_topic_uncommitted_records",
-        "Records that are written and not yet committed",
-        uncommitted,
-    );
-    registry.register("towpath_topic_size_bytes", "Bytes of a topic on disk", sizes);
 }

@@ -1,6 +1,9 @@
 //! The HTTP API over real sockets, in front of a broker in this process.
 
 mod api;
+mod lag;
 mod manners;
+mod metrics;
+mod open_metrics;
 mod patience;
 mod support;

@@ -51,9 +51,13 @@ fn describe(node: &Node, asked: &DescribeConfigsResource<'_>) -> Result<Vec<Conf
     };
     let mut entries = node.driver().image().describe(&resource)?;
     if resource.kind == ResourceKind::Broker {
-        // Given with the data directory itself, so the metadata does not have it.
-        for entry in entries.iter_mut().filter(|entry| entry.name() == "log.dirs") {
-            entry.value = Some(node.data_directory().display().to_string());
+        // Given with the data directory and the sockets, so the metadata does not have them.
+        for entry in &mut entries {
+            entry.value = match entry.name() {
+                "log.dirs" => Some(node.data_directory().display().to_string()),
+                "listeners" => Some(node.listeners()),
+                _ => continue,
+            };
             entry.source = ConfigSource::Static;
         }
     }

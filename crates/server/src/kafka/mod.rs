@@ -15,6 +15,7 @@ use towpath_model::Uuid;
 use towpath_protocol::{ApiKey, Decoder, Message, Piece, decode_request_header, encode_response};
 
 use crate::connection::File;
+use crate::metrics::UnderWay;
 use crate::node::Node;
 use crate::outgoing::{Outgoing, Region};
 
@@ -107,7 +108,17 @@ impl Answered {
 /// An answer, there already or still to come.
 pub(crate) enum Answer {
     Now(Answered),
-    Later(Pin<Box<dyn Future<Output = Answered> + Send>>),
+    Later(Pin<Box<dyn Future<Output = Answered> + Send>>, Option<UnderWay>),
+}
+
+impl Answer {
+    /// Counts the request as under way until the answer is there.
+    fn timed(self, under_way: UnderWay) -> Answer {
+        match self {
+            Answer::Later(future, _) => Answer::Later(future, Some(under_way)),
+            now @ Answer::Now(_) => now,
+        }
+    }
 }
 
 /// A request that cannot be answered: the connection ends, as Kafka ends it.
@@ -202,7 +213,7 @@ pub(crate) fn handle(node: &Arc<Node>, peer: &mut Peer, frame: BytesMut) -> Answ
         Err(Unanswerable(why)) => return Answer::Now(Answered::Close(why)),
     };
     let (api_key, version) = (incoming.api_key, incoming.version);
-    node.metrics().requests.count(api_key);
+    let under_way = node.metrics().requests.begin(api_key);
     if !api_key.versions().contains(&version) && api_key != ApiKey::ApiVersions {
         let served = api_key.versions();
         let (first, last) = (served.start(), served.end());
@@ -211,7 +222,7 @@ pub(crate) fn handle(node: &Arc<Node>, peer: &mut Peer, frame: BytesMut) -> Answ
             api_key.name(),
         )));
     }
-    match api_key {
+    let answer = match api_key {
         // Most requests are these two. A future of their own is small, and produce often needs
         // none: the others share one that has room for the largest.
         ApiKey::Produce => produce::begin(node, incoming),
@@ -223,7 +234,8 @@ pub(crate) fn handle(node: &Arc<Node>, peer: &mut Peer, frame: BytesMut) -> Answ
             let node = Arc::clone(node);
             begin(Box::pin(async move { answered(dispatch(node, incoming).await) }))
         }
-    }
+    };
+    answer.timed(under_way)
 }
 
 fn answered(handled: Handled) -> Answered {
@@ -234,7 +246,7 @@ fn answered(handled: Handled) -> Answered {
 fn begin(mut future: Pin<Box<dyn Future<Output = Answered> + Send>>) -> Answer {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answered) => Answer::Now(answered),
-        Poll::Pending => Answer::Later(future),
+        Poll::Pending => Answer::Later(future, None),
     }
 }
 

@@ -99,13 +99,14 @@ pub(super) fn begin(node: &Arc<Node>, mut incoming: Incoming) -> Answer {
         return Answer::Now(answered(conclude(&incoming, &asked, outcomes)));
     }
     let node = Arc::clone(node);
-    Answer::Later(Box::pin(async move {
+    let outcomes = async move {
         let mut outcomes = Vec::with_capacity(begun.len());
         for (part, begun) in asked.parts.iter().zip(begun) {
             outcomes.push(wait(&node, &asked, part, begun).await);
         }
         answered(conclude(&incoming, &asked, outcomes))
-    }))
+    };
+    Answer::Later(Box::pin(outcomes), None)
 }
 
 fn read(incoming: &Incoming) -> Result<Asked, Unanswerable> {

@@ -1,8 +1,11 @@
 //! `towpath status`: the cluster on one screen.
 
+use std::cmp::Ordering;
+
 use clap::Args;
 use towpath_client::{BrokerId, Topic};
 
+use crate::broker_api::BrokerApi;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Cell, Report, Table};
 use crate::session::{Session, partitions_of};
@@ -68,6 +71,12 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
             Cell::list(paths),
         ]);
     }
+    // Without the broker's HTTP API it is not known; `group lag` says why.
+    let lags = BrokerApi::of_any(session).await.groups().await.unwrap_or_default();
+    let worst = lags.into_iter().filter(|group| group.retention_ratio.is_some()).max_by(|a, b| {
+        a.retention_ratio.partial_cmp(&b.retention_ratio).unwrap_or(Ordering::Equal)
+    });
+    let worst_ratio = worst.as_ref().and_then(|group| group.retention_ratio);
     let report = Report::new()
         .field("server", session.global.server.as_str())
         .field("cluster_id", Cell::or_none(image.cluster_id.clone()))
@@ -78,6 +87,8 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
         .field("records", Cell::count(records))
         .field("stored_bytes", Cell::bytes(stored(None)))
         .field("groups", groups.len())
+        .field("worst_group", Cell::or_none(worst.as_ref().map(|group| group.group.clone())))
+        .field("worst_retention_ratio", worst_ratio.map_or_else(Cell::none, Cell::retention_ratio))
         .table(nodes);
     session.print(&report)?;
     let is_bad = 0 < leaderless + under_replicated;

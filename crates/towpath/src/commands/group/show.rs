@@ -3,7 +3,8 @@
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 
-use super::lag::{group_lag, lag_table};
+use super::lag::{explain_silence, group_lag, lag_table, loss_table, ratio, seconds};
+use crate::broker_api::BrokerApi;
 use crate::complete;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Cell, Report, Table};
@@ -22,7 +23,8 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
     let Some(description) = session.admin.group(group).await? else {
         return Err(session.unknown_group(group).await);
     };
-    let rows = group_lag(session, group, Some(&description)).await?;
+    let api = BrokerApi::of(session, description.coordinator).await;
+    let lag = group_lag(session, group, Some(&description), &api).await?;
     let columns = ["member_id", "instance_id", "client_id", "host", "partitions"];
     let mut members = Table::new("members", &columns);
     for member in &description.members {
@@ -34,16 +36,21 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
             Cell::list(member.assignment.iter().map(ToString::to_string)),
         ]);
     }
-    let lag: i64 = rows.iter().filter_map(|row| row.lag()).sum();
     let report = Report::new()
         .field("group", group)
         .field("state", description.state.as_str())
         .field("protocol_type", description.protocol_type.as_str())
         .field("protocol", description.protocol.as_str())
         .field("coordinator", description.coordinator.0)
-        .field("lag_records", Cell::count(lag))
+        .field("lag_records", Cell::count(lag.records()))
+        .field("lag_seconds", seconds(lag.seconds()))
+        .field("retention_ratio", ratio(lag.ratio()))
+        .field("time_to_loss_seconds", seconds(lag.seconds_to_loss().map(|left| left as f64)))
+        .field("lost_records", Cell::count(lag.lost()))
         .table(members)
-        .table(lag_table(rows.iter().map(|row| (group, row))));
+        .table(lag_table(lag.rows.iter().map(|row| (group, row))))
+        .table(loss_table(&lag.losses));
     session.print(&report)?;
+    explain_silence(session, lag.silence.as_deref());
     Ok(Exit::Ok)
 }

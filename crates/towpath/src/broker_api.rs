@@ -1,0 +1,215 @@
+//! What a broker tells over its own HTTP API and the Kafka protocol has no words for: lag in seconds,
+//! the time until records are lost, and what was lost.
+//!
+//! Where that API is, the broker says over the Kafka protocol, in its property `listeners`; so a
+//! command needs no second address. Against a Kafka, or where the port cannot be reached, these
+//! numbers are missing, and the reason is kept.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use towpath_client::{BrokerId, Resource};
+
+use crate::session::Session;
+
+/// Longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How long a broker that answers by Kafka may take to answer by HTTP.
+const PATIENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Most pages of a listing: a million groups.
+const PAGES_MAX: usize = 1_000;
+
+/// The HTTP API of one broker; or why there is none.
+#[derive(Debug, Clone)]
+pub(crate) struct BrokerApi {
+    address: Result<String, String>,
+    patience: Duration,
+}
+
+/// A group's lag in one partition. What follows the commit is missing where the broker does not
+/// lead the partition.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct PartitionLag {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) committed_offset: i64,
+    pub(crate) log_start_offset: Option<i64>,
+    pub(crate) high_watermark: Option<i64>,
+    pub(crate) lag_seconds: Option<f64>,
+    pub(crate) retention_ratio: Option<f64>,
+    pub(crate) time_to_loss_seconds: Option<u64>,
+}
+
+/// Records that were deleted before a group had read them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Loss {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) first_offset: i64,
+    pub(crate) last_offset: i64,
+    pub(crate) records: i64,
+    pub(crate) at: i64,
+    pub(crate) cause: String,
+}
+
+/// Lag and losses of a group.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct GroupLag {
+    pub(crate) partitions: Vec<PartitionLag>,
+    pub(crate) losses: Vec<Loss>,
+}
+
+/// A group with its worst lag.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct ListedGroup {
+    pub(crate) group: String,
+    pub(crate) lag_seconds: Option<f64>,
+    pub(crate) retention_ratio: Option<f64>,
+    pub(crate) time_to_loss_seconds: Option<u64>,
+    pub(crate) lost_records: i64,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    groups: Vec<ListedGroup>,
+    next: Option<String>,
+}
+
+impl BrokerApi {
+    /// Asks a broker where its HTTP API is.
+    pub(crate) async fn of(session: &Session, broker: BrokerId) -> BrokerApi {
+        let patience = session.global.timeout.min(PATIENCE_MAX);
+        BrokerApi { address: find(session, broker).await, patience }
+    }
+
+    /// That of the only broker there is, or of one of them.
+    pub(crate) async fn of_any(session: &Session) -> BrokerApi {
+        let first = session.cluster.image().brokers.keys().next().copied();
+        match first {
+            Some(broker) => BrokerApi::of(session, broker).await,
+            None => {
+                BrokerApi { address: Err("no broker is known".to_owned()), patience: PATIENCE_MAX }
+            }
+        }
+    }
+
+    /// The lag of a group, and what it has lost; `None`: the group is not there.
+    pub(crate) async fn group_lag(&self, group: &str) -> Result<Option<GroupLag>, String> {
+        self.get(&format!("/groups/{}/lag", encoded(group))).await
+    }
+
+    /// Every group.
+    pub(crate) async fn groups(&self) -> Result<Vec<ListedGroup>, String> {
+        let (mut all, mut path) = (Vec::new(), "/groups".to_owned());
+        for _ in 0..PAGES_MAX {
+            let page: Option<Page> = self.get(&path).await?;
+            let Some(page) = page else { break };
+            all.extend(page.groups);
+            let Some(next) = page.next else { break };
+            path = format!("/groups?after={}", encoded(&next));
+        }
+        Ok(all)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, String> {
+        let address = self.address.as_deref().map_err(Clone::clone)?;
+        let asked = tokio::time::timeout(self.patience, exchange(address, path)).await;
+        let bytes = asked
+            .map_err(|_| format!("http://{address} does not answer within {:?}", self.patience))?
+            .map_err(|error| format!("http://{address} cannot be reached: {error}"))?;
+        let (status, body) = parse(&bytes)
+            .ok_or_else(|| format!("http://{address} does not answer as HTTP wants it"))?;
+        match status {
+            200 => serde_json::from_slice(body).map(Some).map_err(|error| {
+                format!("http://{address}{path} answers something else than expected: {error}")
+            }),
+            404 => Ok(None),
+            status => Err(format!("http://{address}{path} answers with status {status}")),
+        }
+    }
+}
+
+async fn find(session: &Session, broker: BrokerId) -> Result<String, String> {
+    let entries = session.admin.configs(&Resource::Broker(broker), false).await;
+    let entries = entries.map_err(|error| error.to_string())?;
+    let listeners = entries.into_iter().find(|entry| entry.name == "listeners");
+    let listeners = listeners.and_then(|entry| entry.value).unwrap_or_default();
+    let http = listeners.split(',').find_map(|listener| listener.trim().strip_prefix("HTTP://"));
+    let Some(http) = http else {
+        return Err(format!("broker {broker} does not say that it serves HTTP"));
+    };
+    let image = session.cluster.image();
+    let host = image.brokers.get(&broker).map(|known| known.host.clone()).unwrap_or_default();
+    Ok(dialled(http, &host))
+}
+
+/// A listener on all addresses is dialled where the Kafka listener was.
+fn dialled(listener: &str, host: &str) -> String {
+    let any = ["0.0.0.0:", "[::]:"].iter().find_map(|any| listener.strip_prefix(any));
+    match any {
+        Some(port) if host.contains(':') => format!("[{host}]:{port}"),
+        Some(port) => format!("{host}:{port}"),
+        None => listener.to_owned(),
+    }
+}
+
+async fn exchange(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
+    let mut socket = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    socket.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+    Ok(answer)
+}
+
+/// Status and body. Our own server sends bodies in one piece.
+fn parse(answer: &[u8]) -> Option<(u16, &[u8])> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?;
+    Some((status.parse().ok()?, &answer[end + 4..]))
+}
+
+/// A name as a piece of a path or query.
+fn encoded(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_in_paths() {
+        assert_eq!(encoded("a-b.c_d~1"), "a-b.c_d~1");
+        assert_eq!(encoded("a/b c?ü"), "a%2Fb%20c%3F%C3%BC");
+    }
+
+    #[test]
+    fn answers_are_cut_into_status_and_body() {
+        let answer = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}";
+        assert_eq!(parse(answer), Some((404, &b"{}"[..])));
+        assert_eq!(parse(b"SSH-2.0"), None);
+        assert_eq!(parse(b"HTTP/1.1 x\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_is_dialled_by_the_brokers_host() {
+        assert_eq!(dialled("127.0.0.1:8080", "db"), "127.0.0.1:8080");
+        assert_eq!(dialled("0.0.0.0:8080", "db"), "db:8080");
+        assert_eq!(dialled("[::]:8080", "::1"), "[::1]:8080");
+    }
+}

@@ -49,23 +49,32 @@ fn publish_seconds() -> Histogram {
 
 impl Default for Requests {
     fn default() -> Requests {
-        Requests {
+        let requests = Requests {
             begun: Family::default(),
             under_way: Family::default(),
             seconds: Family::new_with_constructor(request_seconds as fn() -> Histogram),
             by_key: [const { OnceLock::new() }; API_KEYS_MAX],
+        };
+        // Those that every dashboard asks for are there from the start, at zero.
+        for api_key in [ApiKey::Produce, ApiKey::Fetch] {
+            requests.handles(api_key);
         }
+        requests
     }
 }
 
 impl Requests {
     /// One more request; it has ended when the result is dropped.
     pub(crate) fn begin(&self, api_key: ApiKey) -> UnderWay {
-        let at = usize::try_from(api_key.key()).unwrap_or_default().min(API_KEYS_MAX - 1);
-        let api = Arc::clone(self.by_key[at].get_or_init(|| Arc::new(self.of(api_key))));
+        let api = Arc::clone(self.handles(api_key));
         api.begun.inc();
         api.under_way.inc();
         UnderWay { api, since: Instant::now() }
+    }
+
+    fn handles(&self, api_key: ApiKey) -> &Arc<OfApi> {
+        let at = usize::try_from(api_key.key()).unwrap_or_default().min(API_KEYS_MAX - 1);
+        self.by_key[at].get_or_init(|| Arc::new(self.of(api_key)))
     }
 
     fn of(&self, api_key: ApiKey) -> OfApi {

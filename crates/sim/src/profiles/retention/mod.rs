@@ -48,6 +48,10 @@ impl Profile for Retention {
         ]
     }
 
+    fn cost(&self) -> u64 {
+        3
+    }
+
     fn run(&self, seed: u64, trace: &Trace) -> Result<Events, Violation> {
         let mut world = World::new(seed, trace.clone());
         life::first(&mut world)?;

@@ -312,8 +312,9 @@ impl UnderWay {
         let Some((oldest, _)) = self.answers.front_mut() else { return Poll::Pending };
         let answered = match oldest {
             Answer::Now(_) => self.answers.pop_front().map(|(answer, _)| answer),
-            Answer::Later(future, _) => match Pin::new(future).poll(context) {
+            Answer::Later(future, under_way) => match Pin::new(future).poll(context) {
                 Poll::Ready(answered) => {
+                    drop(under_way.take());
                     self.answers.pop_front();
                     return Poll::Ready(answered);
                 }

@@ -190,17 +190,12 @@ impl Node {
     }
 
     /// Whether a log line about a stranger may be written now, and how many were left out.
-<<<<<<< HEAD
     pub fn may_complain(&self) -> Option<u64> {
-        self.complaints.allow(self.driver.clock().now().time)
-=======
-    pub(crate) fn may_complain(&self) -> Option<u64> {
         let allowed = self.complaints.allow(self.driver.clock().now().time);
         if allowed.is_none() {
             self.metrics.complaints_suppressed.inc();
         }
         allowed
->>>>>>> 3d0ce50 (Show lag, forecasts and losses over HTTP, in the metrics and on the command line)
     }
 
     pub(crate) fn limits(&self) -> &Limits {

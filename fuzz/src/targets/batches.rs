@@ -2,8 +2,8 @@
 
 use towpath_model::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use towpath_records::{
-    BatchBuilder, Compression, Decompressor, ProduceRules, Scratch, Tail, TimestampType, crc,
-    recompress, records, split_batches, validate_produced,
+    BatchBuilder, Compression, Decompressor, Fate, ProduceRules, Remainder, Scratch, Tail,
+    TimestampType, crc, recompress, records, retain, split_batches, validate_produced,
 };
 
 use crate::shape::Shape;
@@ -44,6 +44,16 @@ fn walk(bytes: &[u8]) -> Shape {
         let is_intact = batch.check_crc().is_ok();
         // The last batch says enough; all of them together would make every input new.
         shape = Shape::default().word(if is_intact { "intact" } else { "damaged" });
+        // A compaction reads what recovery let pass, and must leave what can be read again.
+        let left = retain(batch.bytes, PLAIN_BYTES_MAX, Timestamp(7), &mut scratch, |_, record| {
+            if record.offset_delta % 2 == 0 { Fate::KeptUntilHorizon } else { Fate::Dropped }
+        });
+        if let Ok(Remainder::Changed(left)) = left {
+            // Timestamps that are told from the horizon may take more bytes.
+            let mut left =
+                records(&left, 4 * PLAIN_BYTES_MAX, &mut scratch).expect("it is a batch");
+            assert!(left.all(|record| record.is_ok()));
+        }
         shape = match records(batch.bytes, PLAIN_BYTES_MAX, &mut scratch) {
             Err(error) => shape.error(&error),
             Ok(found) => read_records(found, shape),

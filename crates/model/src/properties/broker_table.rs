@@ -66,19 +66,16 @@ pub(super) static BROKER: &[Property] = &[
         .only_default("compacted topics are always compacted")
         .restart(),
     Property::double("log.cleaner.io.buffer.load.factor", "0.9", Check::Any, "How full Kafka's key map may become.")
-        .only_default("the key map holds whole keys and is filled as far as its memory goes")
-        .restart(),
+        .only_default("the key map holds whole keys and is filled as far as its memory goes"),
     Property::int("log.cleaner.io.buffer.size", "524288", Check::AtLeast(0), Bytes, "Memory for reading and writing segments.")
-        .only_default("compaction reads and writes through buffers of fixed size")
-        .restart(),
+        .only_default("compaction reads and writes through buffers of fixed size"),
     Property::double("log.cleaner.io.max.bytes.per.second", "1.7976931348623157E308", Check::Any, "The most bytes that compaction reads and writes in a second. It rests as long as it works in any case, so that it never takes more than half a core.")
         .example("20971520"),
     Property::long("log.cleaner.max.compaction.lag.ms", FOREVER, Check::AtLeast(1), Milliseconds, "max.compaction.lag.ms for topics without their own."),
     Property::double("log.cleaner.min.cleanable.ratio", "0.5", Check::Fraction, "min.cleanable.dirty.ratio for topics without their own."),
     Property::long("log.cleaner.min.compaction.lag.ms", "0", Check::AtLeast(0), Milliseconds, "min.compaction.lag.ms for topics without their own."),
     Property::int("log.cleaner.threads", "1", Check::AtLeast(0), Count, "How many threads compact.")
-        .only_default("one thread compacts")
-        .restart(),
+        .only_default("one thread compacts"),
     Property::list("log.cleanup.policy", "delete", "cleanup.policy for topics without their own.")
         .one_of(&["compact", "delete"]),
     Property::list("log.dirs", "", "The directories that hold this broker's data.")

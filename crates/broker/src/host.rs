@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Decision, FoldRecord, KeyValue, Now, Offset, StateMachine, Time, Token};
 
 /// A state machine, its unanswered replies and its uncommitted records.
@@ -105,6 +106,10 @@ impl<M: StateMachine> Host<M> {
             }
         }
         assert!(next == log_end_offset, "as many records were appended as were decided");
+        let log_end_offset = match mutant::is_on(Mutant::ReplyBeforeCommit) {
+            true => Offset::ZERO,
+            false => log_end_offset,
+        };
         let parked =
             decision.replies.into_iter().map(|(token, reply)| (log_end_offset, token, reply));
         self.parked.extend(parked);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, Token};
 
 /// What a request waits for; ends are exclusive, so "reached" means `line >= offset`.
@@ -70,6 +71,7 @@ impl Watches {
 }
 
 fn take_up_to(waits: &mut BTreeMap<(Offset, Token), ()>, line: Offset) -> Vec<Token> {
+    let line = if mutant::is_on(Mutant::WokenEarly) { line.next() } else { line };
     let first_kept = (line.next(), Token(0));
     if waits.first_key_value().is_none_or(|(first, ())| first >= &first_kept) {
         return Vec::new();

@@ -40,6 +40,7 @@ mod request;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{
     Decision, Now, PartitionIndex, ProducerEpoch, ProducerId, Sequence, StateMachine, Time,
     Timestamp, Token, TopicId,
@@ -162,7 +163,9 @@ impl Publishers {
             }
             return first_attempt(1, sequence, partition, fresh_id);
         };
-        if let Some(known) = history.results.get(&sequence) {
+        if let Some(known) = history.results.get(&sequence)
+            && !mutant::is_on(Mutant::ResultsForgotten)
+        {
             return Begin::Answer(Reply::Repeat(known.published));
         }
         // Without an attempt only results are left, of a publisher that is being forgotten.
@@ -189,6 +192,7 @@ impl Publishers {
 
         let (producer_id, epoch) = (last.intent.producer_id, last.intent.producer_epoch);
         let epoch = match fate {
+            Fate::Refuted if mutant::is_on(Mutant::PublisherEpochKept) => Some(epoch),
             Fate::Refuted => epoch.0.checked_add(1).map(ProducerEpoch),
             Fate::Appended | Fate::Unknown => Some(epoch),
         };

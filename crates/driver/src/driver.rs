@@ -9,6 +9,7 @@ use towpath_broker::{Output, Partition};
 use towpath_log::DataDirectory;
 use towpath_log::disk::{Disk, Space};
 use towpath_metadata::{Address, Image, Overrides};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPartition, Uuid};
 use towpath_records::{BatchBuilder, BatchHeader, Compression};
 
@@ -224,7 +225,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let relaxed = slot.config.durability == towpath_model::Durability::Relaxed;
         let list = if relaxed { &self.unflushed } else { &self.unsynced };
         list.lock().expect("no panic holds the list").push(Arc::clone(cell));
-        if !relaxed {
+        if !relaxed && !mutant::is_on(Mutant::SyncNotAsked) {
             self.clock.sync_wanted();
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use towpath_broker::Condition;
 use towpath_log::disk::Disk;
 use towpath_log::{LogError, ReadError, Slice};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{LeaderEpoch, Offset, Timestamp, Token, TopicPartition};
 use towpath_replication::EpochRefusal;
 
@@ -157,6 +158,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return Err(FetchRefusal::OutOfRange { position });
         }
         let end = if stable_only { position.last_stable_offset } else { position.high_watermark };
+        let end = match mutant::is_on(Mutant::ReadAboveHighWatermark) {
+            true => position.log_end_offset,
+            false => end,
+        };
         if end <= from {
             return Ok(Read { slice: None, position });
         }

@@ -6,6 +6,7 @@ use towpath_broker::{Outcome, Output};
 use towpath_log::LogError;
 use towpath_log::disk::Disk;
 use towpath_metadata::{self as metadata, Effect, Image};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartition};
 
 use crate::cell::Slot;
@@ -155,7 +156,7 @@ fn delete_below<D: Disk>(
     }
     let high_watermark = slot.partition.leader().high_watermark();
     let asked = before.unwrap_or(high_watermark);
-    if high_watermark < asked {
+    if high_watermark < asked && !mutant::is_on(Mutant::DeleteAboveHighWatermark) {
         return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });
     }
     Ok(slot.start_moves_to(asked, out)?)

@@ -11,6 +11,7 @@ use towpath_log::{
     DataDirectory, Identity, LastStop, LogConfig, LogError, LogPlace, Recovery, WriteAheadLimits,
 };
 use towpath_metadata::{self as metadata, Image, Metadata, PartitionState, Topic};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::TopicConfig;
 use towpath_model::{PartitionIndex, TopicName, TopicPartition, Uuid};
 
@@ -287,7 +288,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             if self.cell(id).is_some() || image.topic_by_id(found.topic).is_some() {
                 continue;
             }
-            if let Some(name) = removed.get(&id) {
+            if let Some(name) = removed.get(&id)
+                && !mutant::is_on(Mutant::DeletionNotFinished)
+            {
                 self.directory.delete_log(place_of(id, name)).map_err(OpenError::storage)?;
                 continue;
             }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use towpath_broker::Output;
 use towpath_log::disk::Disk;
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Now, Offset, Timestamp, Token, TopicPartition};
 use towpath_records::{BatchHeader, TimestampType, Validated};
 use towpath_replication::{Acks, Admission, ProduceRefusal};
@@ -83,6 +84,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
             };
             let condition = slot.partition.acknowledgement(acks, end_offset);
+            let is_early = is_duplicate && mutant::is_on(Mutant::RepeatAckedAtOnce);
+            let condition = condition.filter(|_| !is_early);
             let is_pending = condition.is_some_and(|wanted| !slot.partition.watch(token, wanted));
             let log_start_offset = slot.partition.leader().log_start_offset();
             Ok(Produced {

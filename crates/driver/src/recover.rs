@@ -6,6 +6,7 @@ use towpath_coordinator::publishers::Publishers;
 use towpath_log::disk::Disk;
 use towpath_log::{Log, LogError};
 use towpath_metadata::PartitionState;
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::{BrokerConfig, TopicConfig};
 use towpath_model::{
     BrokerId, FoldError, FoldRecord, LeaderEpoch, Now, Offset, StateMachine, TopicName,
@@ -42,7 +43,11 @@ pub(crate) fn replay<M: StateMachine, D: Disk>(
     mut witness: impl FnMut(&M::Record),
 ) -> Result<M, RecoverError> {
     let mut scratch = Scratch::default();
-    for batch in log.batches(log.log_start_offset(), log.log_end_offset()) {
+    let mut end = log.log_end_offset();
+    if mutant::is_on(Mutant::LastBatchNotReplayed) {
+        end = Offset((end.0 - 1).max(log.log_start_offset().0));
+    }
+    for batch in log.batches(log.log_start_offset(), end) {
         let (header, bytes) = batch?;
         let unreadable =
             |offset, text: String| RecoverError::Record { offset, source: FoldError(text) };
@@ -136,6 +141,9 @@ fn producers_and_epochs<D: Disk>(
     let (from, (mut producers, mut epochs)) = saved.unwrap_or_else(|| {
         (log.log_start_offset(), (Producers::new(producers_max), EpochHistory::new()))
     });
+    if mutant::is_on(Mutant::SnapshotWithoutProducers) {
+        producers = Producers::new(producers_max);
+    }
     let mut from = from;
     loop {
         let mut damaged_to = None;
@@ -149,7 +157,9 @@ fn producers_and_epochs<D: Disk>(
                 }
                 header => header?,
             };
-            producers.replay(now, &header);
+            if !mutant::is_on(Mutant::ProducersForgotten) {
+                producers.replay(now, &header);
+            }
             if led.contains(&header.leader_epoch()) {
                 epochs.enter(header.leader_epoch(), header.base_offset());
             } else {

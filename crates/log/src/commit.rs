@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use thiserror::Error;
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{LeaderEpoch, Offset, TopicPartition};
 
 use crate::checkpoint::{Checkpoints, Point};
@@ -146,7 +147,10 @@ impl<D: Disk> DataDirectory<D> {
     #[must_use]
     pub fn commit(&self, round: Vec<Dirty<D>>) -> Vec<Committed> {
         let running = lock_of(&self.inner.round);
-        let result = self.check().and_then(|()| self.make_durable(&round));
+        let mut result = self.check().and_then(|()| self.make_durable(&round));
+        if mutant::is_on(Mutant::SyncRetried) && result.is_err() {
+            result = self.check().and_then(|()| self.make_durable(&round));
+        }
         drop(running);
         let result = result.map_err(|error| {
             self.fail(&error);
@@ -178,6 +182,9 @@ impl<D: Disk> DataDirectory<D> {
     fn make_durable(&self, round: &[Dirty<D>]) -> Result<(), LogError> {
         // Logs that were truncated or deleted since: the former are taken again, with their names.
         let round: Vec<&Dirty<D>> = round.iter().filter(|dirty| !dirty.is_superseded()).collect();
+        if mutant::is_on(Mutant::CheckpointBeforeData) {
+            round.iter().try_for_each(|dirty| self.save_checkpoint(dirty))?;
+        }
         self.sync_names(&round)?;
         let (direct, small) = self.split(&round);
         sync_directly(&direct)?;
@@ -200,6 +207,9 @@ impl<D: Disk> DataDirectory<D> {
     }
 
     fn sync_names(&self, round: &[&Dirty<D>]) -> Result<(), LogError> {
+        if mutant::is_on(Mutant::NamesNotSynced) {
+            return Ok(());
+        }
         let new: Vec<&PathBuf> = round.iter().flat_map(|dirty| &dirty.new_names).collect();
         let mut synced = BTreeSet::new();
         for directory in new {
@@ -249,7 +259,7 @@ impl<D: Disk> DataDirectory<D> {
 type Pieces<'r, D> = Vec<(&'r Dirty<D>, &'r Piece<D>)>;
 
 fn sync_directly<D: Disk>(pieces: &[(&Dirty<D>, &Piece<D>)]) -> Result<(), LogError> {
-    for (_, piece) in pieces {
+    for (_, piece) in pieces.iter().filter(|_| !mutant::is_on(Mutant::ExtentNotSynced)) {
         piece.sync()?;
     }
     Ok(())

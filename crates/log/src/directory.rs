@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, TopicPartition, Uuid};
 
 use crate::disk::{Disk, Space};
@@ -139,7 +140,8 @@ impl<D: Disk> DataDirectory<D> {
         let last_stop = last_stop(&disk, path, directory_id, is_new, boot_id)?;
         create_parts(&disk, path)?;
         remove_deleted(&disk, path)?;
-        let shows_cached = last_stop == LastStop::ProcessEnded;
+        let shows_cached =
+            last_stop == LastStop::ProcessEnded && !mutant::is_on(Mutant::CacheBelieved);
         let replayed = replay(&disk, path, directory_id, shows_cached)?;
         let report = OpenReport {
             last_stop,
@@ -334,6 +336,9 @@ impl<D: Disk> DataDirectory<D> {
             let next = taken.iter().filter_map(number).max().map_or(1, |last| last + 1);
             let to = into.join(format!("{next}-{name}"));
             disk.rename(path, &to)?;
+            if mutant::is_on(Mutant::DeletionNotSynced) {
+                return Ok(to);
+            }
             disk.sync_dir(into)?;
             disk.sync_dir(path.parent().expect("a log's directory has a parent"))?;
             Ok(to)
@@ -391,6 +396,9 @@ impl<D: Disk> DataDirectory<D> {
 
     /// From now on nothing is written: what the disk holds is no longer certain.
     pub(crate) fn fail(&self, error: &LogError) {
+        if mutant::is_on(Mutant::SyncFailureForgotten) {
+            return;
+        }
         self.inner.failure.get_or_init(|| error.to_string());
     }
 
@@ -421,7 +429,9 @@ fn last_stop<D: Disk>(
     if was_clean {
         return Ok(LastStop::Clean);
     }
-    disk.sync_all(root).map_err(LogError::io("sync everything in", root))?;
+    if !mutant::is_on(Mutant::PageCacheTrusted) {
+        disk.sync_all(root).map_err(LogError::io("sync everything in", root))?;
+    }
     Ok(if is_other_boot { LastStop::SystemEnded } else { LastStop::ProcessEnded })
 }
 

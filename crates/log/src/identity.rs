@@ -4,6 +4,7 @@
 use std::io::IoSlice;
 use std::path::Path;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerId, Uuid};
 
 use crate::disk::{Disk, DiskFile};
@@ -142,7 +143,9 @@ pub(crate) fn take_clean_mark<D: Disk>(
     let Some(bytes) = envelope::read_file(disk, path, BYTES_MAX)? else { return Ok(false) };
     let failed = LogError::io("remove", path);
     let root = path.parent().expect("the mark lies in the data directory");
-    disk.remove_file(path).and_then(|()| disk.sync_dir(root)).map_err(failed)?;
+    if !mutant::is_on(Mutant::CleanMarkKept) {
+        disk.remove_file(path).and_then(|()| disk.sync_dir(root)).map_err(failed)?;
+    }
     let is_ours = |payload: &[u8]| {
         let mut payload = Payload(payload);
         payload.text().is_some() && payload.array() == Some(directory_id.0)

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{LeaderEpoch, Now, Offset, Timestamp, TopicPartition};
 use towpath_records::BatchHeader;
 
@@ -289,8 +290,9 @@ impl<D: Disk> Log<D> {
         // Some of it may have been written. It must not lie there when the next batch does: what
         // looks like a batch behind a torn one would be taken for one.
         active.allocated = position;
-        let is_cut = active.file.truncate(position).is_ok();
-        let is_harmless = is_cut && is_full(&error);
+        let is_cut =
+            mutant::is_on(Mutant::TornAppendKept) || active.file.truncate(position).is_ok();
+        let is_harmless = is_cut && is_full(&error) && !mutant::is_on(Mutant::FullDiskFails);
         let error = LogError::io("append to", &path())(error);
         if !is_harmless {
             self.directory.fail(&error);
@@ -403,7 +405,9 @@ impl<D: Disk> Log<D> {
     /// has made the result void. Then what is left is dirty again.
     pub fn committed(&mut self, committed: &Committed) {
         assert_eq!(committed.partition, self.partition);
-        if committed.result.is_err() || committed.generation != self.generation() {
+        let is_void = committed.generation != self.generation()
+            && !mutant::is_on(Mutant::OldGenerationSynced);
+        if committed.result.is_err() || is_void {
             return;
         }
         if self.durable.offset < committed.to.offset {

@@ -4,6 +4,7 @@
 //! they are written aside and renamed, and a damaged one is passed over.
 
 use towpath_model::Offset;
+use towpath_model::mutant::{self, Mutant};
 
 use crate::disk::Disk;
 use crate::envelope::{self, Kind, Payload};
@@ -72,6 +73,9 @@ impl<D: Disk> Log<D> {
 
     /// States of a log that has been cut since.
     pub(crate) fn remove_producers_above(&self, end: Offset) -> Result<(), LogError> {
+        if mutant::is_on(Mutant::CutSnapshotKept) {
+            return Ok(());
+        }
         let saved = self.producers_on_disk()?;
         self.remove_producers(&saved[saved.partition_point(|at| *at <= end)..])
     }

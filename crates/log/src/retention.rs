@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, Timestamp};
 
 use crate::disk::Disk;
@@ -68,7 +69,9 @@ impl<D: Disk> Log<D> {
         for segment in self.segments.iter().filter(|segment| 0 < segment.bytes) {
             let is_too_much = excess.is_some_and(|excess| 0 < excess && segment.bytes <= excess);
             let is_too_old = is_too_old(segment, now, retention.time);
-            if !(is_too_much || is_too_old) || limit < segment.next_offset {
+            let is_committed =
+                segment.next_offset <= limit || mutant::is_on(Mutant::RetentionUnlimited);
+            if !(is_too_much || is_too_old) || !is_committed {
                 break;
             }
             excess = excess.map(|excess| excess.saturating_sub(segment.bytes));
@@ -105,7 +108,9 @@ impl<D: Disk> Log<D> {
         let before = std::mem::replace(&mut self.log_start, offset);
         let epochs = self.epochs.clone();
         self.forget_epochs_below_start();
-        if let Err(error) = self.write_checkpoint() {
+        if !mutant::is_on(Mutant::LogStartNotDurable)
+            && let Err(error) = self.write_checkpoint()
+        {
             self.log_start = before;
             self.epochs = epochs;
             return Err(error);
@@ -156,5 +161,8 @@ impl<D: Disk> Log<D> {
 
 fn is_too_old(segment: &Summary, now: Timestamp, keep: Option<Duration>) -> bool {
     let Some((keep, newest)) = keep.zip(segment.age_from()) else { return false };
+    if mutant::is_on(Mutant::RetentionByFirstRecord) {
+        return segment.first_timestamp + keep < now;
+    }
     newest + keep < now
 }

@@ -8,6 +8,7 @@
 //! whoever has the old records finds out by asking where the old epoch ended (KIP-320). An orderly
 //! stop has synced everything: the same process might as well have gone on, and nothing is raised.
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{LeaderEpoch, PartitionIndex, TopicPartition};
 
 use crate::broker::Broker;
@@ -32,7 +33,7 @@ impl Image {
             addresses: registration.addresses,
             directories: registration.directories,
         })];
-        if !is_clean {
+        if !is_clean && !mutant::is_on(Mutant::LeaderEpochKept) {
             let led = self.partitions().filter(|(_, state)| state.leader == Some(id));
             records.extend(
                 led.map(|(partition, state)| Record::Partition {

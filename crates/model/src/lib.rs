@@ -6,6 +6,7 @@
 //! offset never names a record, and the edges turn `-1` into an `Option` before it gets here.
 
 mod ids;
+pub mod mutant;
 mod names;
 pub mod properties;
 mod state_machine;

@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerId, Durability, LeaderEpoch, Now, Offset, Time};
 use towpath_records::BatchHeader;
 
@@ -378,6 +379,9 @@ impl Leader {
     #[must_use]
     pub fn leader_offset(&self) -> Offset {
         match self.durability {
+            Durability::Synced if mutant::is_on(Mutant::HighWatermarkNotDurable) => {
+                self.log_end_offset
+            }
             Durability::Synced => self.durable_offset,
             Durability::Relaxed => self.log_end_offset,
         }

@@ -15,6 +15,7 @@ mod snapshot;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Now, Offset, ProducerEpoch, ProducerId, Sequence, Time, Timestamp};
 use towpath_records::BatchHeader;
 
@@ -127,7 +128,7 @@ impl Producer {
         batch: &RememberedBatch,
     ) -> Result<Verdict, SequenceRefusal> {
         let got = batch.base_sequence;
-        if epoch < self.epoch {
+        if epoch < self.epoch && !mutant::is_on(Mutant::OldEpochAccepted) {
             return Err(SequenceRefusal::StaleEpoch { current: self.epoch });
         }
         if self.epoch < epoch {
@@ -140,10 +141,13 @@ impl Producer {
             known.base_sequence == got && known.last_sequence() == batch.last_sequence()
         };
         if let Some(known) = self.batches.iter().find(repeats) {
+            if mutant::is_on(Mutant::RepeatAppended) {
+                return Ok(Verdict::New);
+            }
             return Ok(Verdict::Duplicate(*known));
         }
         let expected = self.expected();
-        if got == expected {
+        if got == expected || mutant::is_on(Mutant::GapAccepted) {
             return Ok(Verdict::New);
         }
         if self.is_beyond_window(batch) {
@@ -245,6 +249,9 @@ impl Producers {
 
     /// Forgets producers that have been idle for longer than `idle`.
     pub(crate) fn expire(&mut self, now: Now, idle: Duration) {
+        if mutant::is_on(Mutant::ProducersExpireByWall) {
+            return self.producers.retain(|_, producer| now.wall <= producer.last_used + idle);
+        }
         self.producers.retain(|_, producer| now.time - producer.last_used_time <= idle);
     }
 

@@ -1,13 +1,16 @@
 //! `towpath-sim`: runs profiles from seeds. `cargo xtask sim` builds it with optimisation and passes
 //! its arguments on.
 
-use std::process::{Command, ExitCode};
-use std::time::Instant;
+mod command;
 
-use towpath_sim::campaign::{self, Campaign, Outcome};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use towpath_sim::campaign::{self, Campaign};
+use towpath_sim::mutants::{self, Mutant};
 use towpath_sim::profile::Profile;
 use towpath_sim::profiles;
-use towpath_sim::trace::Trace;
+use towpath_sim::steps::Parts;
 
 const USAGE: &str = "\
 Runs simulated brokers from seeds and checks what they promised.
@@ -18,23 +21,43 @@ Runs simulated brokers from seeds and checks what they promised.
   --profile P            only this profile; may repeat (default: all, the expensive ones with
                          fewer seeds)
   --trace                print every event; needs --seed and --profile
+  --shrink               make a failing run as small as it gets; needs --seed and --profile
+  --keep PARTS           only these lives and steps of a run, as --shrink prints them
+  --save FILE            keep the shrunk run as a scenario (crates/sim/scenarios/NAME.txt)
   --check-determinism    run every seed twice here and once in a second process, compare hashes
+  --campaign NAME        remember what was run, and go on after an interruption; NAME is a directory
+                         (without a slash: below target/campaigns)
+  --mutants [NAME]       plant every bug in turn, or one, and see that it is found
+  --mutant NAME          plant one bug, and run seeds as usual
   --threads T            threads that share the seeds (default 2)
-  --list                 name the profiles
+  --list                 name the profiles and the mutants
 
-Exit code 0: every promise kept. 1: one was broken, or a fault that must happen never did.
-2: the command was not understood.";
+Exit code 0: every promise kept. 1: one was broken, or a fault that must happen never did, or a
+mutant survived. 2: the command was not understood.";
 
 /// What the command line asks for.
 struct Options {
     profiles: Vec<&'static dyn Profile>,
     campaign: Campaign,
-    trace: bool,
-    check_determinism: bool,
-    hash_only: bool,
-    list: bool,
     /// Whether expensive profiles run fewer seeds.
     shares_seeds: bool,
+    mutant: Option<Mutant>,
+    kept: Option<Parts>,
+    save: Option<PathBuf>,
+    does: Does,
+}
+
+enum Does {
+    Simulate,
+    CheckDeterminism,
+    /// What the second process of `CheckDeterminism` is asked.
+    Hash,
+    Trace,
+    Shrink,
+    Campaign(PathBuf),
+    /// All of them, or the one that is planted.
+    Mutants,
+    List,
 }
 
 fn main() -> ExitCode {
@@ -43,8 +66,9 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    match parse(&args) {
-        Ok(options) => run(&options),
+    match parse(&args).and_then(|options| run(&options)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
             eprintln!("{problem}\n\n{USAGE}");
             ExitCode::from(2)
@@ -56,13 +80,13 @@ fn parse(args: &[String]) -> Result<Options, String> {
     let mut options = Options {
         profiles: Vec::new(),
         campaign: Campaign { from: 1, seeds: 1000, threads: 2, twice: false },
-        trace: false,
-        check_determinism: false,
-        hash_only: false,
-        list: false,
         shares_seeds: false,
+        mutant: None,
+        kept: None,
+        save: None,
+        does: Does::Simulate,
     };
-    let mut args = args.iter();
+    let mut args = args.iter().peekable();
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
@@ -74,22 +98,36 @@ fn parse(args: &[String]) -> Result<Options, String> {
             }
             "--threads" => options.campaign.threads = number(value()?)?.clamp(1, 64) as usize,
             "--profile" => options.profiles.push(profile(value()?)?),
-            "--trace" => options.trace = true,
-            "--check-determinism" => options.check_determinism = true,
-            // What the second process of --check-determinism is asked.
-            "--hash" => options.hash_only = true,
-            "--list" => options.list = true,
+            "--keep" => options.kept = Some(Parts::parse(value()?)?),
+            "--save" => options.save = Some(value()?.into()),
+            "--mutant" => options.mutant = Some(mutant(value()?)?),
+            "--mutants" => {
+                options.does = Does::Mutants;
+                if let Some(name) = args.next_if(|next| !next.starts_with('-')) {
+                    options.mutant = Some(mutant(name)?);
+                }
+            }
+            "--campaign" => options.does = Does::Campaign(campaign_directory(value()?)),
+            "--trace" => options.does = Does::Trace,
+            "--shrink" => options.does = Does::Shrink,
+            "--check-determinism" => options.does = Does::CheckDeterminism,
+            "--hash" => options.does = Does::Hash,
+            "--list" => options.does = Does::List,
             _ => return Err(format!("{arg} is not an option")),
         }
     }
-    if options.trace && (options.profiles.len() != 1 || options.campaign.seeds != 1) {
-        return Err("--trace needs one --seed and one --profile".to_owned());
+    let is_one_run = options.profiles.len() == 1 && options.campaign.seeds == 1;
+    if !is_one_run && matches!(options.does, Does::Trace | Does::Shrink) {
+        return Err("--trace and --shrink need one --seed and one --profile".to_owned());
+    }
+    if !is_one_run && options.kept.is_some() {
+        return Err("--keep needs one --seed and one --profile".to_owned());
     }
     if options.profiles.is_empty() {
         options.profiles = profiles::all().to_vec();
         options.shares_seeds = true;
     }
-    options.campaign.twice = options.check_determinism;
+    options.campaign.twice = matches!(options.does, Does::CheckDeterminism);
     Ok(options)
 }
 
@@ -102,103 +140,37 @@ fn profile(name: &str) -> Result<&'static dyn Profile, String> {
     profiles::find(name).ok_or_else(|| format!("no profile {name}; there are {}", known()))
 }
 
-fn run(options: &Options) -> ExitCode {
-    if options.list {
-        for profile in profiles::all() {
-            println!("{:<12} {}", profile.name(), profile.about());
-        }
-        return ExitCode::SUCCESS;
-    }
-    if !options.trace {
+fn mutant(name: &str) -> Result<Mutant, String> {
+    Mutant::find(name).ok_or_else(|| format!("no mutant {name}; --list names them"))
+}
+
+fn campaign_directory(name: &str) -> PathBuf {
+    let is_path = name.contains('/');
+    if is_path { name.into() } else { PathBuf::from("target/campaigns").join(name) }
+}
+
+fn run(options: &Options) -> Result<bool, String> {
+    if !matches!(options.does, Does::Trace) {
         campaign::quiet_panics();
     }
-    let mut good = true;
-    for profile in &options.profiles {
-        good &= if options.trace {
-            replay(*profile, options.campaign.from)
-        } else if options.hash_only {
-            print_hash(*profile, options.campaign)
-        } else {
-            simulate(*profile, options)
-        };
+    if !matches!(options.does, Does::List | Does::Mutants) {
+        mutants::plant(options.mutant)?;
     }
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn replay(profile: &dyn Profile, seed: u64) -> bool {
-    match campaign::run_traced(profile, seed, &Trace::printing()) {
-        Ok(passed) => {
-            println!("passed, {} steps, hash {:016x}", passed.steps, passed.hash);
-            print!("{}", passed.events);
-            true
-        }
-        Err(failure) => {
-            println!("{failure}");
-            false
-        }
-    }
-}
-
-fn print_hash(profile: &dyn Profile, campaign: Campaign) -> bool {
-    let outcome = campaign::run(profile, campaign);
-    println!("{:016x}", outcome.hash);
-    outcome.failure.is_none()
-}
-
-fn simulate(profile: &dyn Profile, options: &Options) -> bool {
-    let Campaign { seeds, .. } = options.campaign;
-    let cost = if options.shares_seeds { profile.cost() } else { 1 };
-    let campaign = Campaign { seeds: seeds.div_ceil(cost), ..options.campaign };
-    let started = Instant::now();
-    let outcome = campaign::run(profile, campaign);
-    report(profile, &outcome, started.elapsed().as_secs_f64());
-    outcome.is_good()
-        && (!options.check_determinism || second_process_agrees(profile, campaign, &outcome))
-}
-
-fn report(profile: &dyn Profile, outcome: &Outcome, seconds: f64) {
-    let Outcome { passed, steps, hash, .. } = outcome;
-    let rate = *passed as f64 / seconds.max(1e-9);
-    println!(
-        "{}: {passed} seeds passed, {steps} steps, {rate:.0} seeds/s, hash {hash:016x}",
-        profile.name()
-    );
-    print!("{}", outcome.events);
-    if let Some(failure) = &outcome.failure {
-        println!("{failure}");
-    }
-    for event in &outcome.silent {
-        println!("FAILED coverage: {event:?} never happened; the generator has gone silent");
-    }
-}
-
-fn second_process_agrees(profile: &dyn Profile, campaign: Campaign, outcome: &Outcome) -> bool {
-    let Campaign { from, seeds, .. } = campaign;
-    let exe = match std::env::current_exe() {
-        Ok(exe) => exe,
-        Err(error) => {
-            println!("FAILED determinism: no path to this program: {error}");
-            return false;
-        }
+    let each = |act: &dyn Fn(&'static dyn Profile) -> bool| {
+        options.profiles.iter().map(|profile| act(*profile)).fold(true, |good, this| good & this)
     };
-    let second = Command::new(exe)
-        .args(["--hash", "--profile", profile.name()])
-        .args(["--from", &from.to_string(), "--seeds", &seeds.to_string()])
-        .output();
-    let here = format!("{:016x}", outcome.hash);
-    match second {
-        Ok(output) if String::from_utf8_lossy(&output.stdout).trim() == here => {
-            println!("{}: a second process has the same hash", profile.name());
-            true
+    Ok(match &options.does {
+        Does::List => command::list(),
+        Does::Mutants => command::mutants(options.mutant, options.campaign.threads)?,
+        Does::Trace => each(&|profile| command::replay(profile, options)),
+        Does::Simulate if options.kept.is_some() => {
+            each(&|profile| command::replay(profile, options))
         }
-        Ok(output) => {
-            let there = String::from_utf8_lossy(&output.stdout);
-            println!("FAILED determinism: {here} here, {} in a second process", there.trim());
-            false
+        Does::Shrink => each(&|profile| command::shrink(profile, options)),
+        Does::Hash => each(&|profile| command::hash(profile, options.campaign)),
+        Does::Simulate | Does::CheckDeterminism => {
+            each(&|profile| command::simulate(profile, options))
         }
-        Err(error) => {
-            println!("FAILED determinism: the second process did not start: {error}");
-            false
-        }
-    }
+        Does::Campaign(directory) => command::campaign(directory, options),
+    })
 }

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use crate::steps::Parts;
+
 /// A handle to the record of one run.
 #[derive(Clone)]
 pub struct Trace {
@@ -16,6 +18,12 @@ struct Inner {
     hash: u64,
     steps: u64,
     prints: bool,
+    /// The parts that happen; `None`: all of them.
+    kept: Option<Parts>,
+    /// Every part that was reached.
+    reached: Parts,
+    life: u32,
+    step: u32,
 }
 
 impl Trace {
@@ -32,9 +40,60 @@ impl Trace {
     }
 
     fn with(prints: bool) -> Trace {
-        Trace {
-            inner: Arc::new(Mutex::new(Inner { hash: 0x746f_7770_6174_6821, steps: 0, prints })),
-        }
+        let inner = Inner {
+            hash: 0x746f_7770_6174_6821,
+            steps: 0,
+            prints,
+            kept: None,
+            reached: Parts::default(),
+            life: 0,
+            step: 0,
+        };
+        Trace { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// The same, for a run of which only these parts happen.
+    #[must_use]
+    pub fn keeping(self, parts: Option<Parts>) -> Trace {
+        self.change(|inner| inner.kept = parts);
+        self
+    }
+
+    /// A world is made: lives are counted from 1 again.
+    pub fn begin_world(&self) {
+        self.change(|inner| (inner.life, inner.step) = (0, 0));
+    }
+
+    /// The next life begins; says whether it happens.
+    pub fn begin_life(&self) -> bool {
+        self.change(|inner| {
+            (inner.life, inner.step) = (inner.life + 1, 0);
+            inner.reached.add_life(inner.life);
+            if inner.prints {
+                eprintln!("         life {}", inner.life);
+            }
+            inner.kept.as_ref().is_none_or(|kept| kept.has_life(inner.life))
+        })
+    }
+
+    /// The next step of the life begins; says whether it happens.
+    pub fn begin_step(&self) -> bool {
+        self.change(|inner| {
+            inner.step += 1;
+            inner.reached.add_step(inner.life, inner.step);
+            let keeps =
+                inner.kept.as_ref().is_none_or(|kept| kept.has_step(inner.life, inner.step));
+            if inner.prints && keeps {
+                eprintln!("         step {}:{}", inner.life, inner.step);
+            }
+            keeps
+        })
+    }
+
+    /// Every part that was reached so far, happened or not.
+    #[must_use]
+    pub fn reached(&self) -> Parts {
+        self.change(|inner| inner.reached.clone())
     }
 
     /// Notes an event with its numbers.

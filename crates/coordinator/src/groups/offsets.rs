@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Decision, Now, PartitionIndex, Timestamp, Token, TopicId};
 
 use super::config::NAME_BYTES_MAX;
@@ -93,8 +94,11 @@ impl Groups {
             // A simple consumer may not commit into the hands of members.
             return Err(Refusal::UnknownMemberId);
         }
-        group.check_member(&request.member_id, instance)?;
-        if request.generation != Some(group.generation) {
+        if instance.is_none() || !mutant::is_on(Mutant::StaticMemberNotFenced) {
+            group.check_member(&request.member_id, instance)?;
+        }
+        let is_current = request.generation == Some(group.generation);
+        if !is_current && !mutant::is_on(Mutant::OldGenerationCommits) {
             return Err(Refusal::IllegalGeneration);
         }
         match phase {
@@ -308,7 +312,10 @@ fn removed(group: &Arc<str>, topic: &Arc<str>, partition: PartitionIndex) -> Rec
 /// Whether an offset of topic `committed` may be answered to someone who asks about `asked`: yes,
 /// unless both are known and differ.
 fn is_same_topic(committed: TopicId, asked: TopicId) -> bool {
-    committed.is_zero() || asked.is_zero() || committed == asked
+    committed.is_zero()
+        || asked.is_zero()
+        || committed == asked
+        || mutant::is_on(Mutant::OffsetsOfOldTopic)
 }
 
 fn fetch_all(offsets: &GroupOffsets) -> Vec<FetchedTopic> {

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
+
 use super::draft::Draft;
 use super::group::{Initial, Phase};
 use super::member::Member;
@@ -85,7 +87,9 @@ impl Draft<'_> {
 
         let group = self.edit();
         // Nobody reaches 2^31 rebalances; if somebody does, counting starts again.
-        group.generation.0 = group.generation.0.checked_add(1).unwrap_or(1);
+        if !mutant::is_on(Mutant::GenerationKept) {
+            group.generation.0 = group.generation.0.checked_add(1).unwrap_or(1);
+        }
         group.protocol = group.elect_protocol();
         group.subscribed = group.find_subscribed();
         let is_empty = group.members.is_empty();
@@ -123,6 +127,9 @@ impl Draft<'_> {
 
     /// Logs the number of the generation, without members: they have no assignment yet.
     fn store_generation(&mut self) {
+        if mutant::is_on(Mutant::GenerationNotLogged) {
+            return;
+        }
         let stored = self.group().store();
         let value = StoredGroup { protocol: None, leader: None, members: Vec::new(), ..stored };
         self.records.push(Record::Stored { group: self.id.clone(), value: Some(value) });

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{LeaderEpoch, Offset, TopicPartition};
 use towpath_records::BatchHeader;
 
@@ -106,7 +107,8 @@ pub(crate) fn open<D: Disk>(
     let has_directory = disk.exists(&path).map_err(LogError::io("look for", &path))?;
     // A log without a directory was deleted: its name was certain before anything in it was.
     let replayed = replayed.filter(|_| has_directory);
-    let shows_cached = directory.inner.last_stop == LastStop::ProcessEnded;
+    let shows_cached = directory.inner.last_stop == LastStop::ProcessEnded
+        && !mutant::is_on(Mutant::CacheBelieved);
     let (checkpoints, found) = Checkpoints::load(disk.clone(), path.clone(), shows_cached)?;
     let mut recover = Recover {
         config,
@@ -365,7 +367,8 @@ impl<D: Disk> Recover<D> {
     /// No batch that may come next lies at `at`. `None`: one lies further on, and the walk resumes
     /// there.
     fn invalid(&mut self, walk: &mut Walk<D>, at: u64) -> Result<Option<Next>, LogError> {
-        let was_durable = self.known.is_none_or(|known| self.expected < known);
+        let was_durable = self.known.is_none_or(|known| self.expected < known)
+            && !mutant::is_on(Mutant::DamageCut);
         walk.scan = Scan::bodies(at, walk.length, LARGE_BUFFER);
         let (expected, next_base, known) = (self.expected, walk.next_base, self.known);
         let base = walk.summary.base_offset;
@@ -462,7 +465,8 @@ impl<D: Disk> Recover<D> {
             walk.summary.is_sealed &= scanned_from == walk.summary.bytes;
             self.trim(&mut walk)?;
         }
-        if self.known.is_none_or(|known| known < walk.summary.next_offset) {
+        let is_uncertain = self.known.is_none_or(|known| known < walk.summary.next_offset);
+        if is_uncertain && !mutant::is_on(Mutant::PageCacheTrusted) {
             // The one sync of everything has covered it. Some file systems only seem to have one.
             walk.file.sync_data().map_err(LogError::io("sync", &walk.path))?;
         }
@@ -612,7 +616,7 @@ impl<D: Disk> Recover<D> {
 
     /// States of records that a crash took: other records will have their offsets.
     fn remove_producers_beyond_end(&mut self, has_directory: bool) -> Result<(), LogError> {
-        if !has_directory {
+        if !has_directory || mutant::is_on(Mutant::CutSnapshotKept) {
             return Ok(());
         }
         let names = self.disk.list(&self.path).map_err(LogError::io("list", &self.path))?;

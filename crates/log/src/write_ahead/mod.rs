@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, TopicPartition, Uuid};
 
 use crate::disk::{Disk, DiskFile};
@@ -195,7 +196,7 @@ impl<D: Disk> WriteAhead<D> {
         offset: Offset,
     ) -> Result<(), LogError> {
         self.ends.remove(&partition);
-        if !self.has_frames() {
+        if !self.has_frames() || mutant::is_on(Mutant::ForgetFrameMissing) {
             return Ok(());
         }
         let kind = FrameKind::Forget;
@@ -302,7 +303,11 @@ impl<D: Disk> WriteAhead<D> {
         let covered = BTreeMap::new();
         let mut turn: Turn<D> = Turn { file_use, path, file, end, written, synced: end, covered };
         // Its new name is certain before any frame counts on it.
-        let begun = self.disk.sync_dir(&self.directory).and_then(|()| {
+        let sync_name = || match mutant::is_on(Mutant::WriteAheadNameNotSynced) {
+            true => Ok(()),
+            false => self.disk.sync_dir(&self.directory),
+        };
+        let begun = sync_name().and_then(|()| {
             let file: &D::File = &turn.file;
             file.write_at(&[IoSlice::new(&head(number, self.directory_id))], 0)
         });
@@ -353,7 +358,7 @@ impl<D: Disk> WriteAhead<D> {
     pub(crate) fn sync(&mut self) -> Result<(), LogError> {
         self.write_buffer()?;
         let Some(current) = self.current.as_mut() else { return Ok(()) };
-        if current.synced < current.end {
+        if current.synced < current.end && !mutant::is_on(Mutant::WriteAheadNotSynced) {
             current.file.sync_data().map_err(LogError::io("sync", &current.path))?;
             current.synced = current.end;
         }
@@ -394,6 +399,9 @@ impl<D: Disk> WriteAhead<D> {
         let Some(previous) = self.previous.as_mut() else { return Ok(()) };
         for _ in 0..segments_max {
             let Some((_, file)) = previous.covered.pop_first() else { break };
+            if mutant::is_on(Mutant::WriteAheadReusedEarly) {
+                continue;
+            }
             file.sync_data().map_err(LogError::io("sync segments of", &previous.path))?;
         }
         if previous.covered.is_empty() {

@@ -6,16 +6,20 @@ use std::time::Duration;
 use super::machine::Ending;
 use super::world::World;
 use crate::profile::{Violation, ensure};
+use crate::steps::Parted;
 
 /// Rounds in which a healthy broker must have answered everybody.
 const ROUNDS_MAX: u64 = 300;
 
 /// A whole life, with faults.
 pub(super) fn live(world: &mut World) -> Result<(), Violation> {
-    if world.rng.percent(world.swarm.crashes_percent) {
-        let calls = world.rng.between(1, world.swarm.calls_before_crash_max);
-        world.machine.disk.crash_at(calls);
-    }
+    world.part(|world| {
+        if world.rng.percent(world.swarm.crashes_percent) {
+            let calls = world.rng.between(1, world.swarm.calls_before_crash_max);
+            world.machine.disk.crash_at(calls);
+        }
+        Ok::<(), Violation>(())
+    })?;
     if start(world)? {
         work(world)?;
     } else {
@@ -49,7 +53,7 @@ fn work(world: &mut World) -> Result<(), Violation> {
     let steps = world.rng.between(0, world.swarm.steps_max);
     for _ in 0..steps {
         let op = world.rng.weighted(&world.swarm.ops);
-        world.step(op)?;
+        world.part(|world| world.step(op))?;
         if world.machine.has_stopped() {
             world.events.note("life: stopped at a call");
             return Ok(());

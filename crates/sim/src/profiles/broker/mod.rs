@@ -27,6 +27,7 @@ mod world;
 
 use crate::events::Events;
 use crate::profile::{Profile, Violation};
+use crate::steps::Parted;
 use crate::trace::Trace;
 pub(super) use producers::validate;
 use world::World;
@@ -92,7 +93,7 @@ impl Profile for Broker {
         let mut world = World::new(seed, trace.clone());
         let lives = world.rng.between(2, 6);
         for _ in 0..lives {
-            life::live(&mut world)?;
+            world.life(life::live)?;
         }
         life::last(&mut world)?;
         Ok(world.into_events())

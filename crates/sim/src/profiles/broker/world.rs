@@ -18,6 +18,7 @@ use super::swarm::{Op, Swarm, draw_pause};
 use crate::events::Events;
 use crate::profile::{Violation, ensure};
 use crate::rng::Rng;
+use crate::steps::Parted;
 use crate::trace::Trace;
 
 /// Who waits for an answer, and what it is about.
@@ -71,8 +72,19 @@ pub(super) struct World {
     pub(super) is_draining: bool,
 }
 
+impl Parted for World {
+    fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    fn trace(&self) -> &Trace {
+        &self.machine.trace
+    }
+}
+
 impl World {
     pub(super) fn new(seed: u64, trace: Trace) -> World {
+        trace.begin_world();
         let mut rng = Rng::new(seed);
         let swarm = Swarm::draw(&mut rng);
         let property = |name: &str, value: String| (name.to_owned(), value);

@@ -10,6 +10,7 @@ use super::members::Phase;
 use super::requests::TOPIC;
 use super::world::World;
 use crate::profile::{Violation, ensure};
+use crate::steps::Parted;
 
 /// How often, in a healthy broker, time moves on before every partition must have an owner that
 /// makes progress: sessions (10 s at most) and a rebalance (8 s) end, and members join again.
@@ -50,10 +51,13 @@ pub(super) fn first(world: &mut World) -> Result<(), Violation> {
 
 /// A life with faults. The first one goes on with the process that made the topics.
 pub(super) fn live(world: &mut World) -> Result<(), Violation> {
-    if world.rng.percent(world.crashes_percent) {
-        let calls = world.rng.between(1, 250);
-        world.machine.disk.crash_at(calls);
-    }
+    world.part(|world| {
+        if world.rng.percent(world.crashes_percent) {
+            let calls = world.rng.between(1, 250);
+            world.machine.disk.crash_at(calls);
+        }
+        Ok::<(), Violation>(())
+    })?;
     if world.machine.is_running() || start(world)? {
         work(world)?;
     }
@@ -74,7 +78,7 @@ fn start(world: &mut World) -> Result<bool, Violation> {
 fn work(world: &mut World) -> Result<(), Violation> {
     for _ in 0..world.rng.between(0, world.steps_max) {
         let op = world.rng.weighted(&world.ops);
-        world.step(op)?;
+        world.part(|world| world.step(op))?;
         if world.machine.has_stopped() {
             return Ok(());
         }

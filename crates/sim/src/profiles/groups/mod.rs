@@ -12,6 +12,7 @@ mod world;
 
 use crate::events::Events;
 use crate::profile::{Profile, Violation};
+use crate::steps::Parted;
 use crate::trace::Trace;
 use world::World;
 
@@ -54,7 +55,7 @@ impl Profile for Groups {
         let mut world = World::new(seed, trace.clone());
         life::first(&mut world)?;
         for _ in 0..world.rng.between(1, 5) {
-            life::live(&mut world)?;
+            world.life(life::live)?;
         }
         life::last(&mut world)?;
         Ok(world.into_events())

@@ -18,6 +18,7 @@ use crate::checker::GroupHistory;
 use crate::events::Events;
 use crate::profile::{Violation, ensure};
 use crate::rng::Rng;
+use crate::steps::Parted;
 use crate::trace::Trace;
 
 /// Who waits for an answer, and what it is about.
@@ -100,8 +101,19 @@ pub(super) struct World {
     pub(super) crashes_percent: u64,
 }
 
+impl Parted for World {
+    fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    fn trace(&self) -> &Trace {
+        &self.machine.trace
+    }
+}
+
 impl World {
     pub(super) fn new(seed: u64, trace: Trace) -> World {
+        trace.begin_world();
         let mut rng = Rng::new(seed);
         let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let statics = BTreeMap::from([

@@ -10,6 +10,9 @@ use super::reads::{self, Unread};
 use super::world::{Slot, World};
 use crate::disk::SimDisk;
 use crate::profile::{Violation, ensure};
+use crate::rng::Rng;
+use crate::steps::Parted;
+use crate::trace::Trace;
 
 /// Why a life is over.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ pub(super) enum Faults {
 /// A whole life.
 pub(super) fn live(world: &mut World, faults: Faults) -> Result<(), Violation> {
     match faults {
-        Faults::Drawn => draw_faults(world),
+        Faults::Drawn => draw_faults(world)?,
         Faults::None => {}
         Faults::StopAt(call) => world.disk.crash_at(call),
     }
@@ -89,14 +92,19 @@ pub(super) fn last(world: &mut World) -> Result<(), Violation> {
     }
 }
 
-fn draw_faults(world: &mut World) {
-    let World { rng, disk, swarm, .. } = world;
-    if rng.percent(swarm.crashes_percent) {
-        disk.crash_at(rng.between(1, swarm.calls_before_crash_max));
-    }
-    if rng.percent(swarm.sync_failures_percent) {
-        disk.fail_sync_in(rng.between(1, 20));
-    }
+fn draw_faults(world: &mut World) -> Result<(), Violation> {
+    world.part(|World { rng, disk, swarm, .. }| {
+        if rng.percent(swarm.crashes_percent) {
+            disk.crash_at(rng.between(1, swarm.calls_before_crash_max));
+        }
+        Ok(())
+    })?;
+    world.part(|World { rng, disk, swarm, .. }| {
+        if rng.percent(swarm.sync_failures_percent) {
+            disk.fail_sync_in(rng.between(1, 20));
+        }
+        Ok(())
+    })
 }
 
 pub(super) struct Life<'w> {
@@ -106,6 +114,16 @@ pub(super) struct Life<'w> {
     pub(super) round: Vec<Dirty<SimDisk>>,
     pub(super) is_full: bool,
     syncs_failed: u64,
+}
+
+impl Parted for Life<'_> {
+    fn rng(&mut self) -> &mut Rng {
+        &mut self.world.rng
+    }
+
+    fn trace(&self) -> &Trace {
+        &self.world.trace
+    }
 }
 
 impl<'w> Life<'w> {
@@ -175,8 +193,10 @@ impl<'w> Life<'w> {
             let ops = &self.world.swarm.ops;
             let op = self.world.rng.weighted(ops);
             let slot = self.world.rng.index(self.logs.len());
-            self.world.trace.event(op.name(), &[slot as u64]);
-            self.step(op, slot)?;
+            self.part(|life| {
+                life.world.trace.event(op.name(), &[slot as u64]);
+                life.step(op, slot)
+            })?;
             self.world.clock.advance(Duration::from_millis(1));
         }
         Ok(())

@@ -19,6 +19,7 @@ mod world;
 
 use crate::events::Events;
 use crate::profile::{Profile, Violation};
+use crate::steps::Parted;
 use crate::trace::Trace;
 use life::Faults;
 use world::World;
@@ -83,7 +84,7 @@ impl Profile for Log {
         let mut world = World::new(seed, trace.clone());
         let lives = world.rng.between(2, 7);
         for _ in 0..lives {
-            life::live(&mut world, Faults::Drawn)?;
+            world.life(|world| life::live(world, Faults::Drawn))?;
         }
         life::last(&mut world)?;
         Ok(world.into_events())
@@ -142,9 +143,9 @@ fn second_life(
 ) -> Result<u64, Violation> {
     let mut world = World::new(seed, trace.clone());
     world.swarm.steps_max = world.swarm.steps_max.min(25);
-    life::live(&mut world, Faults::None)?;
+    world.life(|world| life::live(world, Faults::None))?;
     let before = world.disk.changing_calls();
-    life::live(&mut world, faults)?;
+    world.life(|world| life::live(world, faults))?;
     let calls = world.disk.changing_calls() - before;
     life::last(&mut world)?;
     events.merge(&world.into_events());

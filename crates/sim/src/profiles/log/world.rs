@@ -14,6 +14,7 @@ use crate::clock::SimClock;
 use crate::disk::SimDisk;
 use crate::events::Events;
 use crate::rng::Rng;
+use crate::steps::Parted;
 use crate::trace::Trace;
 use crate::workload::Producer;
 
@@ -60,8 +61,19 @@ impl Slot {
     }
 }
 
+impl Parted for World {
+    fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    fn trace(&self) -> &Trace {
+        &self.trace
+    }
+}
+
 impl World {
     pub(super) fn new(seed: u64, trace: Trace) -> World {
+        trace.begin_world();
         let mut rng = Rng::new(seed);
         let swarm = Swarm::draw(&mut rng);
         let mut slots = vec![Slot::new(LogPlace::Metadata, 1)];

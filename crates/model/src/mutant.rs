@@ -1,0 +1,200 @@
+//! Bugs planted on purpose, to prove that the simulator finds them.
+//!
+//! ```text
+//! product build                  is_on(…) is `false`, and the bug is no code at all
+//! --cfg towpath_mutants          one bug at a time, chosen when the simulator starts
+//! ```
+//!
+//! The switch is a `cfg` of the compiler and not a feature: features of a workspace add up, and a
+//! planted bug must not get into a release because somebody built two packages at once. It is for
+//! tests and belongs to the process, not to a core: a core that reads it decides wrongly, which is
+//! the point. See ADR 0012; `crates/sim/src/mutants.rs` says who has to find which.
+
+macro_rules! mutants {
+    ($($(#[doc = $about:literal])+ $variant:ident = $name:literal,)+) => {
+        /// A planted bug.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Mutant {
+            $($(#[doc = $about])+ $variant,)+
+        }
+
+        impl Mutant {
+            /// All of them, those of the log first.
+            pub const ALL: &[Mutant] = &[$(Mutant::$variant,)+];
+
+            /// Its name on the command line.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Mutant::$variant => $name,)+
+                }
+            }
+
+            /// What it does wrong, in a sentence.
+            #[must_use]
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Mutant::$variant => concat!($($about),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// After a kill, what only the page cache has counts as durable.
+    PageCacheTrusted = "page-cache-trusted",
+    /// After a failed sync and a kill, a start believes what the page cache shows.
+    CacheBelieved = "cache-believed",
+    /// A sync that was under way during a truncation vouches for what was written after it.
+    OldGenerationSynced = "old-generation-synced",
+    /// Small appends are acknowledged before the write-ahead file is synced.
+    WriteAheadNotSynced = "write-ahead-not-synced",
+    /// Large appends are acknowledged before their segment is synced.
+    ExtentNotSynced = "extent-not-synced",
+    /// Names of new segments are not synced before their records are acknowledged.
+    NamesNotSynced = "names-not-synced",
+    /// A failed sync is tried again, and the second one is believed.
+    SyncRetried = "sync-retried",
+    /// A failed sync is told to those who wait for it, and then forgotten.
+    SyncFailureForgotten = "sync-failure-forgotten",
+    /// A recovery takes batches without looking at their checksums.
+    ChecksumNotChecked = "checksum-not-checked",
+    /// A recovery cuts what was durable and is damaged, like a torn tail.
+    DamageCut = "damage-cut",
+    /// Frames of an older use of a write-ahead file are replayed.
+    OldFramesReplayed = "old-frames-replayed",
+    /// A truncation leaves the write-ahead file as it was.
+    ForgetFrameMissing = "forget-frame-missing",
+    /// Expired segments are removed before the new log start is durable.
+    LogStartNotDurable = "log-start-not-durable",
+    /// A checkpoint says that bytes are durable before they are.
+    CheckpointBeforeData = "checkpoint-before-data",
+    /// A truncation leaves the checkpoint beyond the new end.
+    CheckpointNotLowered = "checkpoint-not-lowered",
+    /// Replayed segments are not synced before the write-ahead files go.
+    ReplayNotSynced = "replay-not-synced",
+    /// A write-ahead file is used again before the segments that it covers are synced.
+    WriteAheadReusedEarly = "write-ahead-reused-early",
+    /// The new name of a write-ahead file is not synced before frames rest on it.
+    WriteAheadNameNotSynced = "write-ahead-name-not-synced",
+    /// What a full disk took of a batch stays behind the last one.
+    TornAppendKept = "torn-append-kept",
+    /// The mark of a clean stop stays after the next start.
+    CleanMarkKept = "clean-mark-kept",
+    /// The removal of a deleted log is not synced.
+    DeletionNotSynced = "deletion-not-synced",
+    /// Retention judges a segment by its first record.
+    RetentionByFirstRecord = "retention-by-first-record",
+    /// Retention removes what is not committed yet.
+    RetentionUnlimited = "retention-unlimited",
+    /// Producer states of records that were cut off are kept.
+    CutSnapshotKept = "cut-snapshot-kept",
+    /// A full disk fails the data directory.
+    FullDiskFails = "full-disk-fails",
+    /// The high watermark moves with the log's end, synced or not.
+    HighWatermarkNotDurable = "high-watermark-not-durable",
+    /// A batch that a producer repeats is appended again.
+    RepeatAppended = "repeat-appended",
+    /// A batch is taken although batches before it are missing.
+    GapAccepted = "gap-accepted",
+    /// A batch of an older producer epoch is taken.
+    OldEpochAccepted = "old-epoch-accepted",
+    /// Producers are forgotten by the clock that people set.
+    ProducersExpireByWall = "producers-expire-by-wall",
+    /// Readers get what is not committed yet.
+    ReadAboveHighWatermark = "read-above-high-watermark",
+    /// A start forgets who produced what.
+    ProducersForgotten = "producers-forgotten",
+    /// A start takes the place of a snapshot, and not its producers.
+    SnapshotWithoutProducers = "snapshot-without-producers",
+    /// A repeat is acknowledged before the first attempt is durable.
+    RepeatAckedAtOnce = "repeat-acked-at-once",
+    /// A start after a crash leads under the old leader epoch.
+    LeaderEpochKept = "leader-epoch-kept",
+    /// DeleteRecords removes what is not committed yet.
+    DeleteAboveHighWatermark = "delete-above-high-watermark",
+    /// State machines answer before the records they rest on are committed.
+    ReplyBeforeCommit = "reply-before-commit",
+    /// Whoever waits for a sync is put on the list, and nobody is told to run one.
+    SyncNotAsked = "sync-not-asked",
+    /// A wait for an offset ends one record early.
+    WokenEarly = "woken-early",
+    /// A start folds all but the last batch of a state's records.
+    LastBatchNotReplayed = "last-batch-not-replayed",
+    /// Files of a topic whose deletion was interrupted are set aside instead of removed.
+    DeletionNotFinished = "deletion-not-finished",
+    /// A commit of an older generation is accepted.
+    OldGenerationCommits = "old-generation-commits",
+    /// The old self of a static member goes on as a member.
+    StaticMemberNotFenced = "static-member-not-fenced",
+    /// A generation is announced before it is logged.
+    GenerationNotLogged = "generation-not-logged",
+    /// A rebalance gives out assignments under the generation that was.
+    GenerationKept = "generation-kept",
+    /// Committed offsets are answered for another topic of the same name.
+    OffsetsOfOldTopic = "offsets-of-old-topic",
+    /// A publisher's repeat is not looked for among its results.
+    ResultsForgotten = "results-forgotten",
+    /// A publisher that gave a message up goes on under the same producer epoch.
+    PublisherEpochKept = "publisher-epoch-kept",
+}
+
+impl Mutant {
+    /// The one with this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Mutant> {
+        Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
+    }
+}
+
+#[cfg(towpath_mutants)]
+mod switch {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::Mutant;
+
+    /// One more than the number of the mutant; 0 is none.
+    static ON: AtomicUsize = AtomicUsize::new(0);
+
+    /// Plants one bug in this process, or none.
+    pub fn plant(mutant: Option<Mutant>) {
+        ON.store(mutant.map_or(0, |mutant| mutant as usize + 1), Ordering::Relaxed);
+    }
+
+    /// Whether this bug is planted.
+    #[must_use]
+    #[inline]
+    pub fn is_on(mutant: Mutant) -> bool {
+        ON.load(Ordering::Relaxed) == mutant as usize + 1
+    }
+}
+
+#[cfg(towpath_mutants)]
+pub use switch::{is_on, plant};
+
+/// Whether this bug is planted: never, in a build without `--cfg towpath_mutants`.
+#[cfg(not(towpath_mutants))]
+#[must_use]
+#[inline(always)]
+pub const fn is_on(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn mutants_have_names_of_their_own_and_are_off() {
+        let names: BTreeSet<&str> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+        assert_eq!(names.len(), Mutant::ALL.len());
+        for mutant in Mutant::ALL {
+            assert_eq!(Mutant::find(mutant.name()), Some(*mutant));
+            assert!(mutant.about().ends_with('.'), "{mutant:?}");
+            assert!(!is_on(*mutant));
+        }
+    }
+}

@@ -39,7 +39,7 @@ pub use open::OpenError;
 pub use produce::{ProduceFailure, Produced};
 pub use report::{GroupReport, PartitionReport, Traffic};
 pub use retire::GuardReport;
-pub use sync::SyncReport;
+pub use sync::{Round, SyncReport};
 pub use towpath_broker::guard::Cause;
 pub use towpath_broker::lag::{Lag, RATIO_WARNING, Standing};
 pub use towpath_broker::{Condition, LOSSES_MAX, Loss, Outcome};

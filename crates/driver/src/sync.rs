@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use towpath_broker::Outcome;
-use towpath_log::Committed;
 use towpath_log::disk::Disk;
+use towpath_log::{Committed, Dirty};
+use towpath_model::TopicPartition;
 
 use crate::cell::Cell;
 use crate::driver::Driver;
@@ -22,6 +23,15 @@ pub struct SyncReport {
     pub failed: usize,
 }
 
+/// A round that is under way. Three moments, with appends, deletions and everything else between
+/// them: taken under each partition's lock, durable, published.
+pub struct Round<D: Disk> {
+    /// Whose bytes they are; the other two follow its order.
+    cells: Vec<Arc<Cell<D>>>,
+    dirty: Vec<Dirty<D>>,
+    committed: Vec<Committed>,
+}
+
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Whether a round would have work.
     pub fn has_unsynced(&self) -> bool {
@@ -30,8 +40,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// Makes durable whatever waits now. Called by one thread only.
     pub fn sync_round(&self) -> SyncReport {
-        let waiting = std::mem::take(&mut *self.unsynced.lock().expect("no panic holds the list"));
-        let report = self.make_durable(waiting);
+        let mut round = self.begin_round();
+        self.commit_round(&mut round);
+        let report = self.finish_round(round);
         self.directory.tidy();
         report
     }
@@ -46,9 +57,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    fn make_durable(&self, waiting: Vec<Arc<Cell<D>>>) -> SyncReport {
-        let mut cells = Vec::with_capacity(waiting.len());
-        let mut round = Vec::with_capacity(waiting.len());
+    /// Takes what waits now from its partitions. A round that was begun is committed and finished
+    /// before the next one begins, or dropped with the whole process.
+    pub fn begin_round(&self) -> Round<D> {
+        let waiting = std::mem::take(&mut *self.unsynced.lock().expect("no panic holds the list"));
+        let mut round = Round { cells: Vec::new(), dirty: Vec::new(), committed: Vec::new() };
+        round.cells.reserve(waiting.len());
+        round.dirty.reserve(waiting.len());
         for cell in waiting {
             let mut slot = cell.lock();
             slot.awaits_sync = false;
@@ -56,18 +71,29 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             drop(slot);
             match dirty {
                 Some(dirty) => {
-                    round.push(dirty);
-                    cells.push(cell);
+                    round.dirty.push(dirty);
+                    round.cells.push(cell);
                 }
                 // Whoever moved the log start has synced it meanwhile.
                 None => self.publish_durable(&cell, None),
             }
         }
-        let mut report = SyncReport { partitions: round.len(), failed: 0 };
-        if round.is_empty() {
-            return report;
+        round
+    }
+
+    /// Lets the disk make it durable, with no partition's lock held. Nobody hears of it yet.
+    pub fn commit_round(&self, round: &mut Round<D>) {
+        let dirty = std::mem::take(&mut round.dirty);
+        if !dirty.is_empty() {
+            round.committed = self.directory.commit(dirty);
         }
-        for (cell, committed) in cells.iter().zip(self.directory.commit(round)) {
+    }
+
+    /// Tells the partitions what became of it.
+    pub fn finish_round(&self, round: Round<D>) -> SyncReport {
+        let Round { cells, committed, .. } = round;
+        let mut report = SyncReport { partitions: committed.len(), failed: 0 };
+        for (cell, committed) in cells.iter().zip(committed) {
             assert_eq!(cell.id, committed.partition());
             match committed.result() {
                 Ok(()) => self.publish_durable(cell, Some(&committed)),

@@ -32,6 +32,13 @@ pub struct Round<D: Disk> {
     committed: Vec<Committed>,
 }
 
+impl<D: Disk> Round<D> {
+    /// The partitions that it makes durable; those of an empty round are none.
+    pub fn partitions(&self) -> impl Iterator<Item = TopicPartition> + '_ {
+        self.cells.keys().copied()
+    }
+}
+
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Whether a round would have work.
     pub fn has_unsynced(&self) -> bool {

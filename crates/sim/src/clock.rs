@@ -11,6 +11,12 @@ use crate::rng::Rng;
 pub struct SimClock {
     now: Now,
     jumps: u64,
+    /// How far the wall clock is from where it would be without jumps, in milliseconds.
+    off_ms: i64,
+    /// By how much the wall clock is too fast, in thousandths.
+    drift_per_mille: i64,
+    /// What the drift owes, in thousandths of a nanosecond each.
+    drift_rest: i64,
 }
 
 /// 2026-01-01T00:00:00Z: runs start on a plausible date.
@@ -18,11 +24,24 @@ const START: Timestamp = Timestamp(1_767_225_600_000);
 
 const HOUR_MS: i64 = 3_600_000;
 
+/// The furthest that one jump goes.
+const JUMP_MS_MAX: i64 = 6 * HOUR_MS;
+
+/// The furthest that all jumps together go: below the day after which broker and profiles agree
+/// that publishers are forgotten.
+const OFF_MS_MAX: i64 = 11 * HOUR_MS;
+
 impl SimClock {
     /// A clock that has just started.
     #[must_use]
     pub fn new() -> SimClock {
-        SimClock { now: Now { time: Time(0), wall: START }, jumps: 0 }
+        let now = Now { time: Time(0), wall: START };
+        SimClock { now, jumps: 0, off_ms: 0, drift_per_mille: 0, drift_rest: 0 }
+    }
+
+    /// Lets the wall clock run too fast by so many thousandths, or too slow.
+    pub fn set_drift(&mut self, per_mille: i64) {
+        self.drift_per_mille = per_mille;
     }
 
     /// Both readings.
@@ -40,13 +59,23 @@ impl SimClock {
     /// Lets time pass on both clocks.
     pub fn advance(&mut self, wait: Duration) {
         self.now.time = self.now.time + wait;
+        let nanos = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX / 2_000);
+        let owed = self.drift_rest + nanos * self.drift_per_mille;
+        const MILLI: i64 = 1_000_000_000;
+        self.drift_rest = owed.rem_euclid(MILLI);
         self.now.wall = self.now.wall + wait;
+        self.now.wall = Timestamp(self.now.wall.0 + owed.div_euclid(MILLI));
     }
 
-    /// Moves the wall clock by up to an hour in either direction; the monotonic clock runs on.
+    /// Moves the wall clock by up to six hours in either direction; the monotonic clock runs on.
     /// Returns the jump in milliseconds.
     pub fn jump_wall(&mut self, rng: &mut Rng) -> i64 {
-        let jump = rng.below(2 * HOUR_MS as u64 + 1) as i64 - HOUR_MS;
+        let max = rng.weighted(&[(2, HOUR_MS), (1, JUMP_MS_MAX)]);
+        let mut jump = rng.below(2 * max as u64 + 1) as i64 - max;
+        if OFF_MS_MAX < (self.off_ms + jump).abs() {
+            jump = -jump;
+        }
+        self.off_ms += jump;
         self.now.wall = Timestamp(self.now.wall.0 + jump);
         self.jumps += 1;
         jump
@@ -71,6 +100,24 @@ mod tests {
         let jump = clock.jump_wall(&mut Rng::new(1));
         assert_eq!(clock.now().time, before.time);
         assert_eq!(clock.now().wall.0, before.wall.0 + jump);
-        assert!(jump.abs() <= HOUR_MS);
+        assert!(jump.abs() <= JUMP_MS_MAX);
+        let mut rng = Rng::new(2);
+        for _ in 0..1_000 {
+            clock.jump_wall(&mut rng);
+            assert!(clock.off_ms.abs() <= OFF_MS_MAX);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_drifts_does_so_in_small_steps_too() {
+        let mut clock = SimClock::new();
+        clock.set_drift(-50);
+        let before = clock.now();
+        for _ in 0..2_000 {
+            clock.advance(Duration::from_millis(1));
+        }
+        let after = clock.now();
+        assert_eq!(after.time - before.time, Duration::from_secs(2));
+        assert_eq!(after.wall.0 - before.wall.0, 1_900);
     }
 }

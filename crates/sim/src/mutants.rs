@@ -48,14 +48,14 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         | M::WriteAheadReusedEarly
         | M::WriteAheadNameNotSynced
         | M::TornAppendKept
-        | M::CleanMarkKept
         | M::DeletionNotSynced
         | M::RetentionByFirstRecord
         | M::RetentionUnlimited
-        | M::CutSnapshotKept
-        | M::FullDiskFails
-        | M::DamageCut => vec![by("log", 3000)],
+        | M::CutSnapshotKept => vec![by("log", 3000)],
+        M::DamageCut => vec![by("rot", 500)],
         M::HighWatermarkNotDurable
+        | M::CleanMarkKept
+        | M::FullDiskFails
         | M::RepeatAppended
         | M::GapAccepted
         | M::OldEpochAccepted

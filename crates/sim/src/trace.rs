@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::steps::Parts;
 
+/// A longer remark (an answer that lists every property of a topic) hides more than it shows.
+const REMARK_BYTES_MAX: usize = 400;
+
 /// A handle to the record of one run.
 #[derive(Clone)]
 pub struct Trace {
@@ -120,7 +123,9 @@ impl Trace {
     pub fn remark(&self, text: impl FnOnce() -> String) {
         self.change(|inner| {
             if inner.prints {
-                eprintln!("         {}", text());
+                let text = text();
+                let end = text.floor_char_boundary(REMARK_BYTES_MAX);
+                eprintln!("         {}", &text[..end]);
             }
         });
     }

@@ -84,6 +84,16 @@ impl PartitionHistory {
         sent.is_some_and(|sent| matches!(sent.answer, Answer::Acknowledged(_)))
     }
 
+    /// The newest epoch of this batch's producer that has an acknowledgement here.
+    #[must_use]
+    pub fn newest_epoch(&self, header: &BatchHeader) -> Option<ProducerEpoch> {
+        let producer = header.producer_id()?;
+        let of_producer = self.sent.iter().filter(|((id, ..), _)| *id == producer);
+        let acknowledged =
+            of_producer.filter(|(_, sent)| matches!(sent.answer, Answer::Acknowledged(_)));
+        acknowledged.map(|((_, epoch, _), _)| *epoch).max()
+    }
+
     /// A topic of relaxed durability lost everything from `end` on: what was acknowledged there is
     /// gone for good, and the offsets may name other records. Returns how many acknowledged batches
     /// were lost.

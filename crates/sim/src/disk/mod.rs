@@ -131,6 +131,12 @@ impl SimDisk {
         self.state().capacity = bytes;
     }
 
+    /// Whether writes need room even where space is reserved already, as on file systems that never
+    /// write in place.
+    pub fn set_copies_on_write(&self, copies: bool) {
+        self.state().copies_on_write = copies;
+    }
+
     /// Sets how long calls take from now on.
     pub fn set_latency(&self, latency: Latency) {
         self.state().latency = latency;

@@ -19,6 +19,8 @@ pub(super) struct State {
     /// Files that a living process has locked.
     pub(super) locks: BTreeSet<Inode>,
     pub(super) capacity: Option<u64>,
+    /// Reserved space is no promise: every write needs room of its own, as on btrfs or ZFS.
+    pub(super) copies_on_write: bool,
     pub(super) latency: Latency,
     pub(super) elapsed: Duration,
     pub(super) crash_in: Option<u64>,
@@ -115,6 +117,7 @@ impl State {
             files: BTreeMap::new(),
             locks: BTreeSet::new(),
             capacity: None,
+            copies_on_write: false,
             latency: Latency::default(),
             elapsed: Duration::ZERO,
             crash_in: None,
@@ -203,7 +206,7 @@ impl State {
         let step = self.change(Call::Write, &[inode, position as u64, bytes.len() as u64])?;
         self.trace.content("disk.bytes", bytes);
         let wanted = if step.does() { bytes.len() } else { self.part(step, bytes.len()) };
-        let room = self.room_for(inode, position + wanted);
+        let room = self.room_for(inode, position, position + wanted);
         let possible = room.saturating_sub(position).min(wanted);
         self.content(inode)?.write(position, &bytes[..possible]);
         step.answer()?;
@@ -290,7 +293,8 @@ impl State {
 
     pub(super) fn allocate(&mut self, inode: Inode, length: usize) -> io::Result<()> {
         let step = self.change(Call::Allocate, &[inode, length as u64])?;
-        if self.room_for(inode, length) < length {
+        let own = self.files.get(&inode).map_or(0, |content| content.cached().len());
+        if self.room_for(inode, own, length) < length {
             self.events.note("disk: allocation found no space");
             step.answer()?;
             return Err(io::ErrorKind::StorageFull.into());
@@ -314,9 +318,13 @@ impl State {
         self.files.get_mut(&inode).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The length up to which a file may grow, at most `wanted`.
-    fn room_for(&self, inode: Inode, wanted: usize) -> usize {
+    /// Up to where a write at `position` may go, at most `wanted`.
+    fn room_for(&self, inode: Inode, position: usize, wanted: usize) -> usize {
         let Some(capacity) = self.capacity else { return wanted };
+        if self.copies_on_write {
+            let free = capacity.saturating_sub(self.used_bytes());
+            return wanted.min(position + free as usize);
+        }
         let own = self.files.get(&inode).map_or(0, |content| content.cached().len());
         if wanted <= own {
             return wanted;

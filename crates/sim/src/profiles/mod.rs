@@ -6,6 +6,7 @@ pub mod groups;
 pub mod journal;
 pub mod log;
 pub mod retention;
+pub mod rot;
 
 use crate::profile::Profile;
 
@@ -16,6 +17,7 @@ pub fn all() -> &'static [&'static dyn Profile] {
         &journal::Journal,
         &log::Log,
         &log::LogCalls,
+        &rot::Rot,
         &compaction::Compaction,
         &broker::Broker,
         &groups::Groups,

@@ -5,7 +5,7 @@ use towpath_model::{PartitionIndex, TopicPartition};
 use towpath_records::split_batches;
 
 use super::machine::{Ending, SimDriver};
-use super::partitions::Found;
+use super::partitions::{Expiry, Found};
 use super::publishers::WEB;
 use super::world::World;
 use crate::events::Events;
@@ -131,7 +131,7 @@ impl World {
             for id in topic.ids() {
                 let found = read_all(&process.driver, id, false)?;
                 let is_synced = catalog.is_surely_synced(id.topic);
-                let expiry = self.expiry(id.topic);
+                let expiry = Expiry { leads_anew: true, ..self.expiry(id.topic) };
                 let mut model = self.partitions.get(&id).cloned().unwrap_or_default();
                 let promised = model.synced_end();
                 model

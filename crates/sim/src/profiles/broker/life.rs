@@ -123,6 +123,7 @@ pub(super) fn last(world: &mut World) -> Result<(), Violation> {
 }
 
 fn serve_everybody(world: &mut World) -> Result<(), Violation> {
+    world.carry_all()?;
     for at in 0..world.producers.len() {
         world.produce(at)?;
     }
@@ -148,6 +149,7 @@ fn is_quiet(world: &World) -> bool {
     };
     let is_idle = world.waits.values().all(|w| matches!(w, super::world::Waiting::Poll { .. }));
     is_idle
+        && world.network.is_quiet()
         && !driver.has_unsynced()
         && world.producers.iter().all(super::producers::Producer::is_quiet)
         && world.callers.iter().all(super::publishers::Caller::is_quiet)

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use towpath_driver::{Clock, CompactionWork, Driver, OpenError, Settings};
+use towpath_driver::{Clock, CompactionWork, Driver, OpenError, Round, Settings};
 use towpath_log::{Identity, WriteAheadLimits};
 use towpath_metadata::{Address, Overrides};
 use towpath_model::{BrokerId, Now, Token, Uuid};
@@ -60,8 +60,14 @@ pub(in crate::profiles) struct Machine {
     tokens: u64,
     ids: Rng,
     running: Option<Process>,
+    /// A sync round that is under way, and whether the disk is done with it.
+    round: Option<(Round<SimDisk>, bool)>,
     /// How badly processes have ended since somebody looked at what is left.
     ending: Ending,
+    /// The process that runs has opened everything.
+    serves: bool,
+    /// The last process that served ended without a word.
+    must_lead_anew: bool,
     /// Failed syncs when the process started.
     syncs_failed_before: u64,
 }
@@ -74,10 +80,14 @@ impl Machine {
         limits: WriteAheadLimits,
         statics: Overrides,
     ) -> Machine {
+        let mut clock = SimClock::new();
+        clock.set_drift(rng.weighted(&[(2, 0), (1, 50), (1, -50)]));
+        let disk = SimDisk::new(rng.draw(), trace.clone());
+        disk.set_copies_on_write(rng.percent(30));
         Machine {
-            disk: SimDisk::new(rng.draw(), trace.clone()),
+            disk,
             trace,
-            clock: Arc::new(Mutex::new(SimClock::new())),
+            clock: Arc::new(Mutex::new(clock)),
             statics,
             limits,
             boots: 0,
@@ -85,7 +95,10 @@ impl Machine {
             tokens: 0,
             ids: rng.fork(),
             running: None,
+            round: None,
             ending: Ending::Closed,
+            serves: false,
+            must_lead_anew: false,
             syncs_failed_before: 0,
         }
     }
@@ -101,6 +114,7 @@ impl Machine {
         self.trace.event("start", &[self.starts]);
         let process = self.open(&self.disk, incarnation)?;
         self.running = Some(process);
+        self.serves = true;
         Ok(())
     }
 
@@ -171,7 +185,13 @@ impl Machine {
 
     /// Stops orderly, if it can; says whether it could.
     pub(in crate::profiles) fn close(&mut self) -> bool {
+        if self.running.is_some() {
+            self.finish_round();
+        }
         let Some(process) = self.running.take() else { return false };
+        // From here on the mark of a clean stop may be there, whether or not this returns.
+        self.serves = false;
+        self.must_lead_anew = false;
         self.trace.event("close", &[]);
         process.driver.close_cleanly().is_ok() && !self.has_stopped()
     }
@@ -179,6 +199,7 @@ impl Machine {
     /// The process ends, and the next one may start: after a power loss, or after a kill.
     pub(in crate::profiles) fn end(&mut self, was_closed: bool, loses_power: bool) -> Ending {
         self.running = None;
+        self.round = None;
         if loses_power {
             self.disk.lose_power();
             self.boots += 1;
@@ -191,6 +212,7 @@ impl Machine {
             (false, false) => Ending::Killed,
         };
         self.disk.restart();
+        self.must_lead_anew |= std::mem::take(&mut self.serves);
         self.ending = self.ending.max(ending);
         ending
     }
@@ -198,6 +220,12 @@ impl Machine {
     /// How badly it ended since this was last asked; from now on nothing has.
     pub(in crate::profiles) fn take_ending(&mut self) -> Ending {
         std::mem::replace(&mut self.ending, Ending::Closed)
+    }
+
+    /// Whether the last process that served may have lost what it was told: the next one has to lead
+    /// anew. One that ended before it served has told nobody anything.
+    pub(in crate::profiles) fn must_lead_anew(&self) -> bool {
+        self.must_lead_anew
     }
 
     /// How badly it has ended since somebody looked.
@@ -245,6 +273,7 @@ impl Machine {
 
     /// One round of the sync thread, if anybody wants one; says whether.
     pub(in crate::profiles) fn sync_if_wanted(&mut self) -> bool {
+        self.finish_round();
         let process = self.process();
         let wanted = process.clock.take_sync_wish();
         if wanted {
@@ -263,6 +292,43 @@ impl Machine {
             }
         }
         driver.compaction_totals().runs - before
+    }
+
+    /// The sync thread comes one step further: it takes a round, lets the disk make it durable, or
+    /// publishes it. Whatever happens between two calls of this happens in the middle of a round.
+    pub(in crate::profiles) fn sync_a_part(&mut self, events: &mut Events) {
+        let Process { driver, clock, .. } = self.process();
+        self.trace.event("sync part", &[]);
+        match self.round.take() {
+            None if clock.take_sync_wish() => self.round = Some((driver.begin_round(), false)),
+            None => {}
+            Some((mut round, false)) => {
+                if driver.has_unsynced() {
+                    events.note("sync: made durable after more appends");
+                }
+                driver.commit_round(&mut round);
+                self.round = Some((round, true));
+            }
+            Some((round, true)) => {
+                if driver.has_unsynced() {
+                    events.note("sync: published after more appends");
+                }
+                if round.partitions().any(|id| driver.position(id, None).is_err()) {
+                    events.note("sync: published after a partition was closed");
+                }
+                driver.finish_round(round);
+            }
+        }
+    }
+
+    /// Finishes a round that is under way, as the end of the sync thread does.
+    fn finish_round(&mut self) {
+        let driver = self.driver();
+        let Some((mut round, is_committed)) = self.round.take() else { return };
+        if !is_committed {
+            driver.commit_round(&mut round);
+        }
+        driver.finish_round(round);
     }
 
     /// One turn of the timer thread: lets due deadlines act, and sets the alarm for the next.

@@ -18,6 +18,7 @@ mod consumers;
 mod inspect;
 mod life;
 pub(super) mod machine;
+mod network;
 mod partitions;
 mod producers;
 mod publishers;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use towpath_driver::Position;
 use towpath_log::Retention;
-use towpath_model::{Now, Offset, Timestamp};
+use towpath_model::{LeaderEpoch, Now, Offset, Timestamp};
 use towpath_records::BatchHeader;
 
 use super::machine::Ending;
@@ -36,6 +36,8 @@ pub(super) struct PartitionModel {
     relaxed_line: Offset,
     /// The high watermark that was seen last in this process (INV-R4).
     high_watermark: Offset,
+    /// In which epoch the partition was seen to be led.
+    leader_epoch: Option<LeaderEpoch>,
     /// When batches that are not gone were appended.
     appended: BTreeMap<Offset, Appended>,
     /// Whether the topic was ever relaxed: records may have been lost.
@@ -63,6 +65,8 @@ pub(super) struct Found {
 pub(super) struct Expiry {
     pub(super) now: Now,
     pub(super) clock_jumps: u64,
+    /// After a start: whether it has to lead in a new epoch.
+    pub(super) leads_anew: bool,
     /// The strictest retention that may have been in force.
     pub(super) retention: Retention,
 }
@@ -120,6 +124,14 @@ impl PartitionModel {
             self.high_watermark
         );
         self.high_watermark = high_watermark;
+        let epoch = position.leader_epoch;
+        ensure!(
+            self.leader_epoch <= Some(epoch),
+            "INV-R7",
+            "the leader epoch went back from {:?} to {epoch}",
+            self.leader_epoch
+        );
+        self.leader_epoch = Some(epoch);
         self.written_end = self.written_end.max(high_watermark);
         if is_synced {
             self.shown(high_watermark);
@@ -162,7 +174,7 @@ impl PartitionModel {
 
     /// Retention alone moved the start here: everything below was old, or too much (INV-T5).
     fn check_expired(&self, start: Offset, expiry: &Expiry) -> Result<(), Violation> {
-        let Expiry { now, clock_jumps, retention } = *expiry;
+        let Expiry { now, clock_jumps, retention, .. } = *expiry;
         let limits = (retention.time, retention.bytes);
         ensure!(limits != (None, None), "INV-T5", "the start moved to {start} without a reason");
         if retention.bytes.is_some() {
@@ -201,6 +213,13 @@ impl PartitionModel {
             "INV-R1",
             "the log ends at {end}, everything before {} was promised",
             self.synced_end
+        );
+        // Who may have lost records leads anew, so that readers of the old ones find out (KIP-320).
+        let epoch = found.position.leader_epoch;
+        ensure!(
+            !expiry.leads_anew || self.leader_epoch < Some(epoch),
+            "INV-R6",
+            "after {ending:?} it is led in epoch {epoch}, as before"
         );
         let high_watermark = found.position.high_watermark;
         ensure!(

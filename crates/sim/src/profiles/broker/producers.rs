@@ -11,6 +11,7 @@ use towpath_records::{
 };
 use towpath_replication::{Acks, ProduceRefusal};
 
+use super::network::Frame;
 use super::world::{Waiting, World};
 use crate::checker::Answer;
 use crate::profile::{Violation, ensure};
@@ -31,6 +32,8 @@ pub(super) struct Producer {
     window: VecDeque<Pending>,
     /// A batch of an earlier epoch, still on its way.
     zombie: Option<Vec<u8>>,
+    /// The connection it sends over.
+    pub(super) connection: u64,
 }
 
 /// A batch without an answer.
@@ -55,7 +58,14 @@ impl Producer {
             acks,
             window: VecDeque::new(),
             zombie: None,
+            connection: 0,
         }
+    }
+
+    /// Whether it waits for what was sent like this over its connection.
+    pub(super) fn awaits(&self, connection: u64, token: Token) -> bool {
+        self.connection == connection
+            && self.window.iter().any(|pending| pending.token == Some(token))
     }
 
     /// The connection is gone: nothing that was in flight will be answered.
@@ -190,40 +200,64 @@ impl World {
 
     fn send(&mut self, at: usize, index: usize) -> Result<(), Violation> {
         let token = self.machine.token();
+        let incarnation = self.machine.incarnation();
         let producer = &mut self.producers[at];
         let (target, acks) = (producer.target.expect("chosen before"), producer.acks);
         let pending = &mut producer.window[index];
         let is_repeated = pending.sent_to.is_some();
-        let over_restart = pending.sent_to.is_some_and(|to| to != self.machine.incarnation());
-        pending.sent_to = Some(self.machine.incarnation());
+        let over_restart = pending.sent_to.is_some_and(|to| to != incarnation);
+        pending.sent_to = Some(incarnation);
         pending.token = Some(token);
-        let (mut bytes, header) = (pending.bytes.clone(), pending.header);
+        let (bytes, header) = (pending.bytes.clone(), pending.header);
         let was_refused = pending.is_refused;
-        let validated = validate(&bytes)?;
         self.partitions.entry(target).or_default().history.sent(&header, &bytes)?;
         if is_repeated {
             self.events.note("producer: batch repeated");
         }
-        self.machine.trace.event("produce", &[at as u64, token.0, header.base_sequence().0 as u64]);
+        self.machine.trace.event("send", &[at as u64, token.0, header.base_sequence().0 as u64]);
+        let producer = at;
+        self.transmit(Frame {
+            producer,
+            target,
+            acks,
+            token,
+            header,
+            bytes,
+            is_repeated,
+            over_restart,
+            was_refused,
+        })
+    }
+
+    /// A batch arrives at the broker, over the connection on which its producer waits.
+    pub(super) fn arrived(&mut self, frame: Frame) -> Result<(), Violation> {
+        let Frame { producer: at, target, acks, token, header, mut bytes, .. } = frame;
+        let validated = validate(&bytes)?;
         let result = self.machine.driver().produce(target, &mut bytes, &validated, acks, token);
         if self.machine.has_stopped() {
             return Ok(());
         }
         match result {
             Ok(produced) => {
-                if was_refused && !produced.is_duplicate {
+                if frame.was_refused && !produced.is_duplicate {
                     self.events.note("broker: write accepted after a refusal");
                 }
                 if produced.is_duplicate {
+                    let is_repeated = frame.is_repeated;
                     ensure!(is_repeated, "INV-P1", "{header:?} was sent once, and is a duplicate");
                     self.events.note("broker: duplicate recognised");
-                    if over_restart {
+                    if frame.over_restart {
                         self.events.note("broker: duplicate recognised after a restart");
                     }
                 }
                 self.appended(at, target, &header, produced, token)
             }
-            Err(failure) => self.not_appended(at, index, target, &header, &failure),
+            Err(failure) => {
+                let window = &self.producers[at].window;
+                let index = window.iter().position(|pending| pending.token == Some(token));
+                let index = index.expect("its producer waits for it");
+                self.not_appended(at, index, target, &header, &failure)
+            }
         }
     }
 
@@ -250,6 +284,12 @@ impl World {
         let waiting = Waiting::Produce { producer: at, target, header: *header, base, is_synced };
         if produced.is_pending {
             self.waits.insert(token, waiting);
+            return Ok(());
+        }
+        let connection = Some(self.producers[at].connection);
+        if self.network.holds(connection) {
+            self.waits.insert(token, waiting);
+            self.network.hold(connection, token, Delivery::Wait(Outcome::Reached));
             return Ok(());
         }
         self.produce_answered(token, &waiting, Outcome::Reached)
@@ -283,14 +323,27 @@ impl World {
                 ensure!(!is_certain || is_failed, "INV-M1", "{target} exists and is not led");
                 Ok(())
             }
+            ProduceFailure::Refused(ProduceRefusal::OutOfOrderSequence { .. }) if 0 < index => {
+                // A batch before it has no answer, or was refused for another reason: it is sent
+                // again after that one.
+                self.events.note("producer: sequence refused behind another");
+                Ok(())
+            }
             ProduceFailure::Refused(ProduceRefusal::OutOfOrderSequence { .. }) => {
                 let model = &self.partitions[&target];
+                // What comes behind a first batch that a full disk has refused is taken for the first
+                // one: a producer that nobody knows may begin anywhere.
+                let is_overtaken = self.producers[at].window[index].is_refused;
                 let may_have_lost = model.is_lossy
+                    || is_overtaken
                     || self.producers[at].acks == Acks::None
                     || !self.catalog.is_surely_synced(target.topic)
                     || 0 < model.start.0;
                 ensure!(may_have_lost, "INV-P5", "{target}: {failure}, and nothing was lost");
-                self.events.note("producer: sequence refused after a loss");
+                self.events.note(match is_overtaken {
+                    true => "producer: refused batch was overtaken",
+                    false => "producer: sequence refused after a loss",
+                });
                 self.bump_epoch(at);
                 Ok(())
             }
@@ -324,7 +377,7 @@ impl World {
             let high_watermark = position.high_watermark;
             ensure!(end <= high_watermark, "INV-R2", "acknowledged {end} above {high_watermark}");
         }
-        if self.rng.percent(4) {
+        if self.rng.percent(self.swarm.weather.loses_answers) {
             self.events.note("producer: answer lost on the way");
             self.disconnect_producer(*at);
             return Ok(());
@@ -345,6 +398,8 @@ impl World {
             |waiting| matches!(waiting, Waiting::Produce { producer, .. } if *producer == at),
         );
         self.producers[at].disconnect();
+        self.network.leave(self.producers[at].connection, &mut self.rng);
+        self.producers[at].connection = self.network.open();
     }
 
     /// Gives up what has no answer, under a new epoch.

@@ -315,7 +315,11 @@ impl World {
         let mut bytes = builder.build();
         let validated = validate(&bytes)?;
         let header = validated.header;
-        self.partitions.entry(id).or_default().history.sent(&header, &bytes)?;
+        let model = self.partitions.entry(id).or_default();
+        model.history.sent(&header, &bytes).map_err(|_| {
+            let detail = format!("{id}: {intent:?} names an identity that another message had");
+            Violation::new("INV-P5", detail)
+        })?;
         let token = self.machine.token();
         let driver = self.machine.driver();
         let result = driver.produce(id, &mut bytes, &validated, Acks::All, token);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use towpath_log::WriteAheadLimits;
 
+use super::network::Weather;
 use crate::rng::Rng;
 use crate::workload::BatchShape;
 
@@ -18,6 +19,8 @@ pub(super) enum Op {
     DeleteRecords,
     BumpEpoch,
     SyncRound,
+    Carry,
+    Pause,
     Tick,
     Upkeep,
     Compact,
@@ -42,6 +45,8 @@ impl Op {
             Op::DeleteRecords => "op delete records",
             Op::BumpEpoch => "op bump epoch",
             Op::SyncRound => "op sync round",
+            Op::Carry => "op carry",
+            Op::Pause => "op pause",
             Op::Tick => "op tick",
             Op::Upkeep => "op upkeep",
             Op::Compact => "op compact",
@@ -69,6 +74,9 @@ pub(super) struct Swarm {
     pub(super) producers: u64,
     pub(super) consumers: u64,
     pub(super) callers: u64,
+    pub(super) weather: Weather,
+    /// Whether other things happen in the middle of a sync round.
+    pub(super) splits_rounds: bool,
 }
 
 impl Swarm {
@@ -92,13 +100,16 @@ impl Swarm {
             producers: rng.between(1, 4),
             consumers: rng.between(1, 3),
             callers: rng.between(0, 2),
+            weather: Weather::draw(rng),
+            splits_rounds: rng.percent(60),
         }
     }
 }
 
 /// Clients and the broker's threads always run; each of the others is off in every other seed.
 fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
-    const SOMETIMES: [(u64, Op); 12] = [
+    const SOMETIMES: [(u64, Op); 13] = [
+        (1, Op::Pause),
         (1, Op::Rewind),
         (3, Op::DeleteRecords),
         (1, Op::BumpEpoch),
@@ -115,9 +126,10 @@ fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
     let mut ops = vec![
         (rng.between(15, 40), Op::Produce),
         (rng.between(3, 12), Op::Consume),
-        (rng.between(5, 20), Op::Publish),
+        (rng.between(5, 35), Op::Publish),
         (rng.between(2, 6), Op::Administer),
-        (rng.between(4, 20), Op::SyncRound),
+        (rng.between(4, 30), Op::SyncRound),
+        (rng.between(5, 30), Op::Carry),
         (4, Op::Tick),
         (2, Op::Upkeep),
         (2, Op::FreeDisk),

@@ -1,6 +1,7 @@
 //! Everything of one run: the machine, the clients, what they wait for, and what they were promised.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use towpath_driver::Delivery;
 use towpath_metadata as metadata;
@@ -11,6 +12,7 @@ use towpath_replication::Acks;
 use super::catalog::{Catalog, TopicModel};
 use super::consumers::Consumer;
 use super::machine::Machine;
+use super::network::{Frame, Network};
 use super::partitions::{Expiry, PartitionModel};
 use super::producers::Producer;
 use super::publishers::{Caller, Flow, WEB};
@@ -57,6 +59,7 @@ pub(super) struct World {
     pub(super) catalog: Catalog,
     pub(super) partitions: BTreeMap<TopicPartition, PartitionModel>,
     pub(super) waits: BTreeMap<Token, Waiting>,
+    pub(super) network: Network,
     pub(super) producers: Vec<Producer>,
     pub(super) consumers: Vec<Consumer>,
     pub(super) callers: Vec<Caller>,
@@ -107,6 +110,7 @@ impl World {
             catalog: Catalog::default(),
             partitions: BTreeMap::new(),
             waits: BTreeMap::new(),
+            network: Network::default(),
             flows: BTreeMap::new(),
             flows_begun: 0,
             producer_ids: BTreeSet::new(),
@@ -150,9 +154,12 @@ impl World {
                 let at = self.rng.index(self.producers.len());
                 self.bump_epoch(at);
             }
+            Op::SyncRound if self.swarm.splits_rounds => self.machine.sync_a_part(&mut self.events),
             Op::SyncRound => {
                 self.machine.sync_if_wanted();
             }
+            Op::Carry => self.carry()?,
+            Op::Pause => self.pause(),
             Op::Tick => self.machine.tick(),
             Op::Upkeep => self.machine.driver().upkeep(),
             Op::Compact => {
@@ -207,13 +214,47 @@ impl World {
         let mailbox = self.machine.process().mailbox;
         while !self.machine.has_stopped() {
             let Some((token, delivery)) = mailbox.take() else { return Ok(()) };
-            // Who gave up has no wait any more.
-            let Some(waiting) = self.waits.remove(&token) else { continue };
-            self.machine.trace.event("delivered", &[token.0]);
-            self.machine.trace.remark(|| format!("{waiting:?} is answered by {delivery:?}"));
-            self.deliver(token, waiting, delivery)?;
+            let connection = match self.waits.get(&token) {
+                // A part of the broker itself.
+                Some(Waiting::Flow { .. }) => {
+                    self.hear(token, delivery)?;
+                    continue;
+                }
+                Some(Waiting::Produce { producer, .. }) => {
+                    Some(self.producers[*producer].connection)
+                }
+                _ => None,
+            };
+            let is_slow = !self.is_draining && self.rng.percent(self.swarm.weather.delays_answers);
+            if is_slow || self.network.holds(connection) {
+                self.network.hold(connection, token, delivery);
+            } else {
+                self.hear(token, delivery)?;
+            }
         }
         Ok(())
+    }
+
+    /// An answer reaches whoever waits for it.
+    pub(super) fn hear(&mut self, token: Token, delivery: Delivery) -> Result<(), Violation> {
+        // Who gave up has no wait any more.
+        let Some(waiting) = self.waits.remove(&token) else { return Ok(()) };
+        self.machine.trace.event("delivered", &[token.0]);
+        self.machine.trace.remark(|| format!("{waiting:?} is answered by {delivery:?}"));
+        self.deliver(token, waiting, delivery)
+    }
+
+    /// The process is stopped (SIGSTOP, a hypervisor that takes its time) while clients wait, lose
+    /// patience and connect anew; then it goes on as if nothing had been.
+    fn pause(&mut self) {
+        self.events.note("life: paused");
+        let pause = self.rng.between(1, 60);
+        self.machine.advance(Duration::from_secs(pause));
+        for at in 0..self.producers.len() {
+            if self.rng.percent(70) {
+                self.disconnect_producer(at);
+            }
+        }
     }
 
     fn deliver(
@@ -254,6 +295,15 @@ impl World {
     pub(super) fn disconnect_all(&mut self) {
         self.waits.clear();
         self.flows.clear();
+        let partitions = &self.partitions;
+        let is_answered = |frame: &Frame| {
+            let model = partitions.get(&frame.target);
+            model.is_some_and(|model| model.history.is_acknowledged(&frame.header))
+        };
+        self.network.process_ended(&mut self.rng, is_answered);
+        for at in 0..self.producers.len() {
+            self.producers[at].connection = self.network.open();
+        }
         self.producers.iter_mut().for_each(Producer::disconnect);
         self.callers.iter_mut().for_each(Caller::disconnect);
         self.consumers.iter_mut().for_each(Consumer::disconnect);
@@ -273,6 +323,7 @@ impl World {
         Expiry {
             now: self.machine.now(),
             clock_jumps: self.machine.jumps(),
+            leads_anew: self.machine.must_lead_anew(),
             retention: self.catalog.strictest_retention(topic),
         }
     }

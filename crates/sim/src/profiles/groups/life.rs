@@ -115,9 +115,6 @@ pub(super) fn last(world: &mut World) -> Result<(), Violation> {
     world.machine.disk.crash_never();
     world.free_disk();
     ensure!(start(world)?, "INV-F1", "a healthy machine, and its broker does not start");
-    if world.members.iter().all(|member| member.phase == Phase::Silent) {
-        world.wake(0);
-    }
     world.is_draining = true;
     let had_shares = world.members.iter().filter(|m| m.phase == Phase::Working).count();
     for round in 0.. {
@@ -135,6 +132,11 @@ pub(super) fn last(world: &mut World) -> Result<(), Violation> {
 }
 
 fn serve(world: &mut World) -> Result<(), Violation> {
+    world.hear_late(usize::MAX)?;
+    if world.members.iter().all(|member| member.phase == Phase::Silent) {
+        // The last one was fenced by an old request of its own; somebody starts it again.
+        world.wake(0);
+    }
     for at in 0..world.members.len() {
         for _ in 0..6 {
             world.act(at)?;

@@ -289,6 +289,7 @@ impl World {
             return self.unanswered(waiting);
         };
         match (waiting, reply) {
+            (Waiting::Nobody, _) => Ok(()),
             (Waiting::Join { member, selves }, Reply::Join(result)) => {
                 if self.members[member].selves != selves {
                     return Ok(());
@@ -357,7 +358,10 @@ impl World {
                 self.events.note("commit: without an answer");
                 self.history.maybe_committed(partition, offset);
             }
-            Waiting::Heartbeat { .. } | Waiting::Fetch { .. } | Waiting::Leave => {}
+            Waiting::Heartbeat { .. }
+            | Waiting::Fetch { .. }
+            | Waiting::Leave
+            | Waiting::Nobody => {}
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Everything of one run: the machine, the group's members, what they wait for, and its history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use towpath_coordinator::groups;
+use towpath_driver::Delivery;
 use towpath_log::WriteAheadLimits;
 use towpath_model::{Generation, Offset, PartitionIndex, Token, TopicId, TopicPartition};
 use towpath_records::{BatchBuilder, Compression};
@@ -52,7 +53,12 @@ pub(super) enum Waiting {
         commits_asked: BTreeMap<TopicPartition, u64>,
     },
     Leave,
+    /// Nobody: an old request came once more.
+    Nobody,
 }
+
+/// How many requests the network may repeat.
+const SENT_KEPT: usize = 20;
 
 /// One step of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +75,9 @@ pub(super) enum Op {
     Compact,
     LetTimePass,
     JumpClock,
+    Pause,
+    RepeatOld,
+    HearLate,
     FillDisk,
     FreeDisk,
     FailSync,
@@ -81,6 +90,15 @@ pub(super) struct World {
     pub(super) members: Vec<Member>,
     pub(super) history: GroupHistory,
     pub(super) waits: BTreeMap<Token, Waiting>,
+    /// Requests that were sent, the newest last: the network may bring them once more, over an old
+    /// connection or in a later life.
+    sent: VecDeque<(Waiting, groups::Request)>,
+    /// Answers that left the broker and have not arrived.
+    late: VecDeque<(Token, Delivery)>,
+    /// How many answers are lost, and how many come late, in percent.
+    loses_answers: u64,
+    delays_answers: u64,
+    splits_rounds: bool,
     /// The topic that the group reads.
     pub(super) topic: TopicId,
     pub(super) partitions: i32,
@@ -136,6 +154,11 @@ impl World {
             events: Events::new(),
             history: GroupHistory::new(),
             waits: BTreeMap::new(),
+            sent: VecDeque::new(),
+            late: VecDeque::new(),
+            loses_answers: rng.weighted(&[(2, 0), (2, 2), (1, 10)]),
+            delays_answers: rng.weighted(&[(2, 0), (1, 10), (1, 50)]),
+            splits_rounds: rng.percent(60),
             topic: TopicId::ZERO,
             partitions: rng.between(1, 4) as i32,
             commits_asked: BTreeMap::new(),
@@ -167,6 +190,7 @@ impl World {
             Op::Wake => self.wake(at),
             Op::ReplaceStatic => self.replace_static(at),
             Op::Leave => self.leave(at),
+            Op::SyncRound if self.splits_rounds => self.machine.sync_a_part(&mut self.events),
             Op::SyncRound => {
                 self.machine.sync_if_wanted();
             }
@@ -182,6 +206,13 @@ impl World {
                 self.machine.advance(Duration::from_millis(pause));
             }
             Op::JumpClock => self.machine.jump_wall(&mut self.rng),
+            Op::Pause => {
+                self.events.note("life: paused");
+                let pause = self.rng.between(1, 60);
+                self.machine.advance(Duration::from_secs(pause));
+            }
+            Op::RepeatOld => self.repeat_old(),
+            Op::HearLate => self.hear_late(1)?,
             Op::FillDisk => {
                 let spare = self.rng.between(0, 4_000);
                 self.machine.fill_disk(spare);
@@ -206,16 +237,76 @@ impl World {
             let Some((token, delivery)) = mailbox.take() else {
                 return self.machine.check_wishes();
             };
-            let Some(waiting) = self.waits.remove(&token) else { continue };
-            self.machine.trace.event("delivered", &[token.0]);
-            self.machine.trace.remark(|| format!("{waiting:?} is answered by {delivery:?}"));
-            self.told(waiting, delivery)?;
+            let Some(waiting) = self.waits.get(&token) else { continue };
+            // What is committed is only true when it is said, so the order of these answers stays.
+            let is_about_offsets =
+                matches!(waiting, Waiting::Commit { .. } | Waiting::Fetch { .. });
+            if !self.is_draining && self.rng.percent(self.loses_answers) {
+                self.events.note("network: answer lost");
+                let waiting = self.waits.remove(&token).expect("it waits");
+                self.unanswered(waiting)?;
+            } else if !self.is_draining
+                && !is_about_offsets
+                && self.rng.percent(self.delays_answers)
+            {
+                self.late.push_back((token, delivery));
+            } else {
+                self.hear(token, delivery)?;
+            }
         }
         Ok(())
     }
 
+    fn hear(&mut self, token: Token, delivery: Delivery) -> Result<(), Violation> {
+        let Some(waiting) = self.waits.remove(&token) else { return Ok(()) };
+        self.machine.trace.event("delivered", &[token.0]);
+        self.machine.trace.remark(|| format!("{waiting:?} is answered by {delivery:?}"));
+        self.told(waiting, delivery)
+    }
+
+    /// So many answers that had to wait arrive, in any order.
+    pub(super) fn hear_late(&mut self, most: usize) -> Result<(), Violation> {
+        for _ in 0..most {
+            let at = if self.late.is_empty() { 0 } else { self.rng.index(self.late.len()) };
+            let Some((token, delivery)) = self.late.remove(at) else { break };
+            self.events.note("network: answer came late");
+            self.hear(token, delivery)?;
+        }
+        Ok(())
+    }
+
+    /// The network brings an old request once more. Nobody waits for the answer, except that an
+    /// accepted commit counts like any other.
+    fn repeat_old(&mut self) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let (waiting, mut request) = self.sent[self.rng.index(self.sent.len())].clone();
+        if let groups::Request::Join(join) = &mut request {
+            // It is the broker that draws it, once for every arrival.
+            join.new_member_suffix = self.machine.new_id();
+        }
+        self.events.note("network: request repeated");
+        let waiting = match waiting {
+            Waiting::Commit { partition, .. } => {
+                *self.commits_asked.entry(partition).or_default() += 1;
+                waiting
+            }
+            _ => Waiting::Nobody,
+        };
+        self.put_to_coordinator(waiting, request);
+    }
+
     /// Asks the coordinator; says whether there will be an answer.
     pub(super) fn ask(&mut self, waiting: Waiting, request: groups::Request) -> bool {
+        if SENT_KEPT <= self.sent.len() {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((waiting.clone(), request.clone()));
+        self.put_to_coordinator(waiting, request)
+    }
+
+    fn put_to_coordinator(&mut self, waiting: Waiting, request: groups::Request) -> bool {
         let token = self.machine.token();
         self.machine.trace.remark(|| format!("{token:?}: {waiting:?}"));
         self.waits.insert(token, waiting);
@@ -272,6 +363,7 @@ impl World {
         for (_, waiting) in std::mem::take(&mut self.waits) {
             self.unanswered(waiting)?;
         }
+        self.late.clear();
         self.members.iter_mut().for_each(Member::disconnect);
         self.instances.clear();
         self.was_full = self.is_full;
@@ -281,7 +373,9 @@ impl World {
 
 /// Members and the broker's threads always run; each of the others is off in every other seed.
 fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
-    const SOMETIMES: [(u64, Op); 10] = [
+    const SOMETIMES: [(u64, Op); 12] = [
+        (1, Op::Pause),
+        (2, Op::RepeatOld),
         (2, Op::FallSilent),
         (1, Op::ReplaceStatic),
         (1, Op::Leave),
@@ -300,6 +394,7 @@ fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
         (rng.between(8, 25), Op::SyncRound),
         (rng.between(4, 10), Op::Tick),
         (6, Op::LetTimePass),
+        (rng.between(2, 10), Op::HearLate),
         (4, Op::FreeDisk),
     ];
     ops.extend(SOMETIMES.iter().filter(|_| rng.percent(50)));

@@ -7,6 +7,7 @@ use towpath_model::{LeaderEpoch, TopicPartition};
 
 use super::ghost::Ending;
 use super::reads::{self, Unread};
+use super::swarm::Op;
 use super::world::{Slot, World};
 use crate::disk::SimDisk;
 use crate::profile::{Violation, ensure};
@@ -49,6 +50,7 @@ pub(super) fn live(world: &mut World, faults: Faults) -> Result<(), Violation> {
         Faults::None => {}
         Faults::StopAt(call) => world.disk.crash_at(call),
     }
+    let syncs_failed = world.disk.events().count("disk: sync failed");
     let over = match Life::begin(world) {
         Ok(mut life) => life.work().and_then(|()| life.close_or_not()).err(),
         Err(over) => {
@@ -60,7 +62,9 @@ pub(super) fn live(world: &mut World, faults: Faults) -> Result<(), Violation> {
     if let Some(Over::Broken(violation)) = over {
         return Err(violation);
     }
-    let (stopped, failed) = (world.disk.has_crashed(), matches!(over, Some(Over::Failed)));
+    let stopped = world.disk.has_crashed();
+    let failed = matches!(over, Some(Over::Failed))
+        || syncs_failed < world.disk.events().count("disk: sync failed");
     let loses_power = world.rng.percent(if over.is_some() || stopped { 65 } else { 30 });
     match over {
         None if !loses_power => world.disk.kill(),
@@ -179,6 +183,9 @@ impl<'w> Life<'w> {
         trace.event("recovered", &[slot as u64, found.start.0 as u64, found.end.0 as u64]);
         let Slot { ghost, ending, .. } = &mut slots[slot];
         ghost.recovered(&found, *ending)?;
+        // Of records that were lost nobody keeps a state.
+        slots[slot].snapshots.retain(|at, _| *at <= found.end);
+        let Slot { ghost, ending, .. } = &mut slots[slot];
         ghost.acknowledge(log.durable_offset())?;
         *ending = Ending::Closed;
         if ghost.was_truncation_undone() {
@@ -195,11 +202,20 @@ impl<'w> Life<'w> {
             let slot = self.world.rng.index(self.logs.len());
             self.part(|life| {
                 life.world.trace.event(op.name(), &[slot as u64]);
+                life.aim(op);
                 life.step(op, slot)
             })?;
             self.world.clock.advance(Duration::from_millis(1));
         }
         Ok(())
+    }
+
+    /// Now and then the machine stops in the middle of what is about to happen.
+    fn aim(&mut self, op: Op) {
+        let World { rng, disk, swarm, .. } = &mut *self.world;
+        if op.is_delicate() && rng.percent(swarm.aims_percent) {
+            disk.crash_at(rng.between(1, 8));
+        }
     }
 
     /// Ends well, or is killed while nothing is going on.

@@ -76,6 +76,7 @@ impl Profile for Log {
             "log: truncated",
             "log: truncated below its durable offset",
             "log: truncation undone by a power loss",
+            "log: went on after a failed round",
             "log: write-ahead frames repaired a segment",
         ]
     }
@@ -143,6 +144,7 @@ fn second_life(
 ) -> Result<u64, Violation> {
     let mut world = World::new(seed, trace.clone());
     world.swarm.steps_max = world.swarm.steps_max.min(25);
+    world.swarm.aims_percent = 0;
     world.life(|world| life::live(world, Faults::None))?;
     let before = world.disk.changing_calls();
     world.life(|world| life::live(world, faults))?;

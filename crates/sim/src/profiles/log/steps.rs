@@ -1,6 +1,6 @@
 //! The single steps of a life, each compared with the ghost at once.
 
-use towpath_log::{Committed, Log, LogPlace, Retention};
+use towpath_log::{CommitError, Committed, Log, LogPlace, Retention};
 use towpath_model::{LeaderEpoch, Offset};
 use towpath_records::{BatchHeader, set_base_offset, set_leader_epoch};
 
@@ -142,10 +142,23 @@ impl Life<'_> {
         }
         let answers = self.directory.commit(round);
         for answer in &answers {
-            answer.result().map_err(|error| self.excuse(&error))?;
+            if let Err(error) = answer.result() {
+                return self.told_of_failure(&error);
+            }
             self.publish(answer)?;
         }
         self.check_acknowledged_is_durable()
+    }
+
+    /// A round has failed. Whoever hears of it may well go on: nothing may be acknowledged any more.
+    fn told_of_failure(&mut self, error: &CommitError) -> Result<(), Over> {
+        match self.excuse(error) {
+            Over::Failed if self.world.rng.percent(70) => {
+                self.world.events.note("log: went on after a failed round");
+                Ok(())
+            }
+            over => Err(over),
+        }
     }
 
     fn publish(&mut self, answer: &Committed) -> Result<(), Over> {
@@ -221,6 +234,8 @@ impl Life<'_> {
         if self.forgive(truncated)?.is_none() {
             return Err(Over::Failed);
         }
+        let end = self.world.slots[slot].ghost.end();
+        self.world.slots[slot].snapshots.retain(|at, _| *at <= end);
         self.observe(slot)
     }
 

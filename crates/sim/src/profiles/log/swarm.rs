@@ -33,6 +33,21 @@ pub(super) enum Op {
 }
 
 impl Op {
+    /// Whether it writes several files, in an order that matters.
+    pub(super) fn is_delicate(self) -> bool {
+        matches!(
+            self,
+            Op::Commit
+                | Op::MoveStart
+                | Op::Expire
+                | Op::Truncate
+                | Op::Checkpoint
+                | Op::SaveProducers
+                | Op::Delete
+                | Op::Tidy
+        )
+    }
+
     /// Its name in the trace.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -72,6 +87,8 @@ pub(super) struct Swarm {
     pub(super) crashes_percent: u64,
     pub(super) calls_before_crash_max: u64,
     pub(super) sync_failures_percent: u64,
+    /// How often the machine stops during one of the operations that write several files in order.
+    pub(super) aims_percent: u64,
     pub(super) partitions: usize,
 }
 
@@ -95,7 +112,8 @@ impl Swarm {
             steps_max: rng.between(10, 90),
             crashes_percent: rng.weighted(&[(1, 0), (4, 70), (1, 95)]),
             calls_before_crash_max: rng.weighted(&[(1, 20), (2, 80), (2, 300)]),
-            sync_failures_percent: rng.weighted(&[(2, 0), (1, 30)]),
+            sync_failures_percent: rng.weighted(&[(3, 0), (1, 20), (1, 60)]),
+            aims_percent: rng.weighted(&[(2, 0), (1, 3), (1, 15)]),
             partitions: rng.between(1, 4) as usize,
         }
     }

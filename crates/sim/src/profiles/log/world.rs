@@ -81,8 +81,10 @@ impl World {
         for at in 0..swarm.partitions {
             slots.push(Slot::new(new_partition(&mut ids, at), at as i64 + 2));
         }
+        let disk = SimDisk::new(rng.draw(), trace.clone());
+        disk.set_copies_on_write(rng.percent(30));
         World {
-            disk: SimDisk::new(rng.draw(), trace.clone()),
+            disk,
             clock: SimClock::new(),
             events: Events::new(),
             leader_epoch: LeaderEpoch(0),

@@ -35,7 +35,7 @@ pub struct Round<D: Disk> {
 impl<D: Disk> Round<D> {
     /// The partitions that it makes durable; those of an empty round are none.
     pub fn partitions(&self) -> impl Iterator<Item = TopicPartition> + '_ {
-        self.cells.keys().copied()
+        self.cells.iter().map(|cell| cell.id)
     }
 }
 

@@ -13,7 +13,7 @@ use towpath_driver::{
     Clock, Delivery, Driver, FetchRefusal, Net, OpenError, Produced, ReadLimits, Settings,
 };
 use towpath_log::Identity;
-use towpath_metadata::{NewTopic, Overrides, Request, Resource, ResourceKind};
+use towpath_metadata::{NewTopic, Overrides, Request, Resource, ResourceKind, TopicRef};
 use towpath_model::{
     BrokerId, LeaderEpoch, Now, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence, Time,
     Timestamp, Token, TopicPartition, Uuid,
@@ -174,6 +174,48 @@ impl Broker {
         self.driver.ask_group("group", Token(token), groups::Request::CommitOffsets(commit))
     }
 
+    /// Commits an offset as a consumer without a group would, durably.
+    fn commit_for(&self, topic: &str, id: Uuid, offset: Offset) {
+        let partition = CommitPartition {
+            partition: PartitionIndex(0),
+            offset,
+            leader_epoch: None,
+            metadata: "".into(),
+        };
+        let topics = vec![CommitTopic { name: topic.into(), id, partitions: vec![partition] }];
+        let commit = CommitOffsets {
+            group: "group".into(),
+            member_id: "".into(),
+            group_instance_id: None,
+            generation: None,
+            retention: None,
+            knows_group_id_not_found: true,
+            topics,
+        };
+        let commit = groups::Request::CommitOffsets(commit);
+        self.driver.ask_group("group", Token(50), commit).unwrap();
+        self.sync();
+    }
+
+    /// What is committed for partition 0 of this topic.
+    fn committed_offset(&self, topic: &str, id: Uuid) -> Option<Offset> {
+        let partitions = vec![PartitionIndex(0)];
+        let fetch = groups::FetchOffsets {
+            group: "group".into(),
+            topics: Some(vec![groups::FetchTopic { name: topic.into(), id, partitions }]),
+            require_stable: true,
+        };
+        self.answers.0.lock().unwrap().clear();
+        self.driver.ask_group("group", Token(51), groups::Request::FetchOffsets(fetch)).unwrap();
+        self.sync();
+        let mut answers = self.answers.0.lock().unwrap();
+        let (_, delivery) = answers.pop().expect("an answer");
+        let Delivery::Groups(groups::Reply::FetchOffsets(topics)) = delivery else {
+            panic!("another answer: {delivery:?}");
+        };
+        topics[0].partitions[0].committed.as_ref().map(|committed| committed.offset)
+    }
+
     /// Breaks the data directory through a partition that nothing else depends on.
     fn break_directory(&self, disk: &SimDisk, through: TopicPartition) {
         disk.fail_sync_in(1);
@@ -302,6 +344,38 @@ fn a_topic_that_stops_being_relaxed_makes_durable_what_it_had() {
     assert_eq!(broker.durable_offset(partition), Offset(1));
     assert!(broker.produce(partition, 1, Acks::All, 3).is_pending);
     assert!(broker.driver.has_unsynced());
+}
+
+#[test]
+fn a_topic_made_again_inherits_no_offsets_from_a_crash_in_the_middle_of_its_deletion() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    broker.create(OFFSETS_TOPIC, &[]);
+    let old = broker.create("orders", &[]).topic;
+    broker.commit_for("orders", old, Offset(7));
+    assert_eq!(broker.committed_offset("orders", old), Some(Offset(7)));
+
+    let gone = TopicRef { name: Some("orders".to_owned()), id: None };
+    broker.driver.ask_metadata(Token(1), Request::DeleteTopics(vec![gone])).unwrap();
+    // The deletion is durable, and published; what the coordinator notes of it is not.
+    broker.driver.sync_round();
+    assert_eq!(broker.driver.partition_of("orders", PartitionIndex(0)), None);
+    assert!(broker.driver.has_unsynced(), "the coordinator has written tombstones");
+    drop(broker);
+    disk.lose_power();
+    disk.restart();
+
+    let broker = open(&disk).unwrap();
+    assert_eq!(broker.committed_offset("orders", old), Some(Offset(7)), "the note was lost");
+    assert_eq!(broker.driver.partition_of("orders", PartitionIndex(0)), None);
+    let topic = NewTopic { partitions: 1, ..NewTopic::named("orders", id(99)) };
+    broker.ask_metadata(Request::CreateTopics { topics: vec![topic], validate_only: false });
+    assert_eq!(broker.committed_offset("orders", id(99)), None);
+    broker.commit_for("orders", id(99), Offset(1));
+    kill(&disk, broker);
+    let broker = open(&disk).unwrap();
+    assert_eq!(broker.committed_offset("orders", id(99)), Some(Offset(1)));
+    assert_eq!(broker.committed_offset("orders", old), None);
 }
 
 #[test]

@@ -250,7 +250,7 @@ impl World {
     fn begun(&mut self, number: u64, flow: &Flow, reply: Reply) -> Result<(), Violation> {
         let caller = &self.callers[flow.caller];
         match reply {
-            Reply::Append(intent) if !self.is_draining && self.rng.percent(20) => {
+            Reply::Append(intent) if !self.is_draining && self.rng.percent(35) => {
                 self.set_stage(number, Stage::Stalled { intent });
                 self.flows.get_mut(&number).expect("a flow that goes on").has_stalled = true;
                 Ok(())

@@ -72,7 +72,13 @@ fn start(world: &mut World) -> Result<bool, Violation> {
         return Ok(false);
     }
     world.machine.take_ending();
-    Ok(!world.machine.has_stopped())
+    if world.machine.has_stopped() {
+        return Ok(false);
+    }
+    if !world.topic.is_zero() {
+        world.settle_topic()?;
+    }
+    Ok(true)
 }
 
 fn work(world: &mut World) -> Result<(), Violation> {
@@ -132,6 +138,7 @@ pub(super) fn last(world: &mut World) -> Result<(), Violation> {
 }
 
 fn serve(world: &mut World) -> Result<(), Violation> {
+    world.nudge_topic()?;
     world.hear_late(usize::MAX)?;
     if world.members.iter().all(|member| member.phase == Phase::Silent) {
         // The last one was fenced by an old request of its own; somebody starts it again.
@@ -151,5 +158,5 @@ fn serve(world: &mut World) -> Result<(), Violation> {
 }
 
 fn is_done(world: &World) -> bool {
-    world.ids().into_iter().all(|id| world.is_done_with(id))
+    world.is_topic_there() && world.ids().into_iter().all(|id| world.is_done_with(id))
 }

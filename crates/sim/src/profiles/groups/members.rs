@@ -80,6 +80,16 @@ impl Member {
         self.phase = Phase::Out;
     }
 
+    /// The topic goes: it joins again, and knows nothing of what it had.
+    pub(super) fn loses_topic(&mut self) {
+        match self.phase {
+            Phase::Working => self.rejoin(),
+            Phase::Silent => self.owned.clear(),
+            Phase::Out | Phase::Waiting => {}
+        }
+        self.late_commit = None;
+    }
+
     /// It starts as a new process.
     fn restart(&mut self) {
         self.id = "".into();
@@ -134,6 +144,15 @@ impl World {
         let member = &self.members[at];
         if member.session / 3 <= now - member.beaten_at {
             self.heartbeat(at, now);
+            return Ok(());
+        }
+        if member.owned.keys().any(|id| id.topic != self.topic) {
+            // Its topic was made again; it finds out, and asks for its share once more.
+            self.members[at].rejoin();
+            self.members[at].late_commit = None;
+            return Ok(());
+        }
+        if !self.is_topic_there() {
             return Ok(());
         }
         let mut owned: Vec<TopicPartition> = member.owned.keys().copied().collect();
@@ -203,6 +222,10 @@ impl World {
         partition: TopicPartition,
         offset: Offset,
     ) {
+        if partition.topic != self.topic || !self.is_topic_there() {
+            // The broker's edge knows no such topic any more.
+            return;
+        }
         *self.commits_asked.entry(partition).or_default() += 1;
         let member = &self.members[at];
         let request =
@@ -220,7 +243,7 @@ impl World {
     }
 
     pub(super) fn fetch(&mut self, at: usize, partitions: Vec<TopicPartition>) {
-        let Some(first) = partitions.first() else { return };
+        let Some(first) = partitions.first().filter(|_| self.is_topic_there()) else { return };
         let indexes: Vec<PartitionIndex> = partitions.iter().map(|id| id.partition).collect();
         let request = requests::fetch(first.topic, indexes);
         let asked = |id: &TopicPartition| self.commits_asked.get(id).copied().unwrap_or(0);
@@ -285,6 +308,9 @@ impl World {
 
     /// An answer of the coordinator, or why there is none.
     pub(super) fn told(&mut self, waiting: Waiting, delivery: Delivery) -> Result<(), Violation> {
+        if matches!(waiting, Waiting::Topic) {
+            return self.topic_answered(&delivery);
+        }
         let Delivery::Groups(reply) = delivery else {
             return self.unanswered(waiting);
         };
@@ -361,7 +387,8 @@ impl World {
             Waiting::Heartbeat { .. }
             | Waiting::Fetch { .. }
             | Waiting::Leave
-            | Waiting::Nobody => {}
+            | Waiting::Nobody
+            | Waiting::Topic => {}
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod life;
 mod members;
 mod requests;
+mod topic;
 mod world;
 
 use crate::events::Events;
@@ -48,6 +49,14 @@ impl Profile for Groups {
             "member: static one came back",
             "member: went on after a restart",
             "member: woke with what it knew",
+            "life: paused",
+            "network: answer came late",
+            "network: answer lost",
+            "network: request repeated",
+            "sync: made durable after more appends",
+            "sync: published after more appends",
+            "topic: deleted",
+            "topic: made again under its name",
         ]
     }
 

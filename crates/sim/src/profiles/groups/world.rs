@@ -15,6 +15,7 @@ use super::super::broker::machine::Machine;
 use super::super::broker::validate;
 use super::members::{Member, Phase};
 use super::requests::GROUP;
+use super::topic::Fate;
 use crate::checker::GroupHistory;
 use crate::events::Events;
 use crate::profile::{Violation, ensure};
@@ -55,6 +56,8 @@ pub(super) enum Waiting {
     Leave,
     /// Nobody: an old request came once more.
     Nobody,
+    /// A deletion or creation of the topic.
+    Topic,
 }
 
 /// How many requests the network may repeat.
@@ -78,6 +81,7 @@ pub(super) enum Op {
     Pause,
     RepeatOld,
     HearLate,
+    RecreateTopic,
     FillDisk,
     FreeDisk,
     FailSync,
@@ -101,6 +105,7 @@ pub(super) struct World {
     splits_rounds: bool,
     /// The topic that the group reads.
     pub(super) topic: TopicId,
+    pub(super) fate: Fate,
     pub(super) partitions: i32,
     /// Commits that were ever asked for.
     pub(super) commits_asked: BTreeMap<TopicPartition, u64>,
@@ -160,6 +165,7 @@ impl World {
             delays_answers: rng.weighted(&[(2, 0), (1, 10), (1, 50)]),
             splits_rounds: rng.percent(60),
             topic: TopicId::ZERO,
+            fate: Fate::There,
             partitions: rng.between(1, 4) as i32,
             commits_asked: BTreeMap::new(),
             committed: BTreeMap::new(),
@@ -213,6 +219,7 @@ impl World {
             }
             Op::RepeatOld => self.repeat_old(),
             Op::HearLate => self.hear_late(1)?,
+            Op::RecreateTopic => self.recreate_topic()?,
             Op::FillDisk => {
                 let spare = self.rng.between(0, 4_000);
                 self.machine.fill_disk(spare);
@@ -238,6 +245,10 @@ impl World {
                 return self.machine.check_wishes();
             };
             let Some(waiting) = self.waits.get(&token) else { continue };
+            if matches!(waiting, Waiting::Topic) {
+                self.hear(token, delivery)?;
+                continue;
+            }
             // What is committed is only true when it is said, so the order of these answers stays.
             let is_about_offsets =
                 matches!(waiting, Waiting::Commit { .. } | Waiting::Fetch { .. });
@@ -288,6 +299,12 @@ impl World {
         }
         self.events.note("network: request repeated");
         let waiting = match waiting {
+            // The edge knows no topic of this id any more.
+            Waiting::Commit { partition, .. }
+                if partition.topic != self.topic || !self.is_topic_there() =>
+            {
+                return;
+            }
             Waiting::Commit { partition, .. } => {
                 *self.commits_asked.entry(partition).or_default() += 1;
                 waiting
@@ -342,6 +359,9 @@ impl World {
 
     /// Somebody produces a record.
     fn feed(&mut self) -> Result<(), Violation> {
+        if !self.is_topic_there() {
+            return Ok(());
+        }
         let ids = self.ids();
         let id = ids[self.rng.index(ids.len())];
         let wall = self.machine.now().wall;
@@ -373,7 +393,8 @@ impl World {
 
 /// Members and the broker's threads always run; each of the others is off in every other seed.
 fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
-    const SOMETIMES: [(u64, Op); 12] = [
+    const SOMETIMES: [(u64, Op); 13] = [
+        (1, Op::RecreateTopic),
         (1, Op::Pause),
         (2, Op::RepeatOld),
         (2, Op::FallSilent),

@@ -68,7 +68,12 @@ pub struct Campaign {
 
 impl Campaign {
     /// Runs everything that is known, and is then ready to go further.
-    pub fn begin(target: Target, root: &Path, seed: u64) -> Result<Result<Campaign, Failure>> {
+    pub fn begin(
+        target: Target,
+        roots: &[&Path],
+        regressions: &Path,
+        seed: u64,
+    ) -> Result<Result<Campaign, Failure>> {
         keep_panics_quiet();
         let mut campaign = Campaign {
             target,
@@ -77,7 +82,7 @@ impl Campaign {
             outcome: Outcome::default(),
             under_way: Arc::default(),
         };
-        for input in Corpus::known(&target, root)? {
+        for input in Corpus::known(&target, roots, regressions)? {
             if let Err(failure) = campaign.run(&input) {
                 return Ok(Err(failure));
             }

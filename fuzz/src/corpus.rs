@@ -1,4 +1,10 @@
 //! Inputs that are kept: a file of text per target, an input per line, in hexadecimal.
+//!
+//! ```text
+//!   corpus/TARGET.hex             committed: short, one per shape, made anew by `--keep`
+//!   regressions/TARGET/NAME.bin   committed: each has once broken something; never removed
+//!   target/fuzz-corpus/…          what campaigns have found so far, so that the next one goes on
+//! ```
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,8 +16,12 @@ use anyhow::{Context, Result, bail};
 use crate::shape::Shape;
 use crate::target::Target;
 
-/// Most inputs of a file: the shortest ones.
-const SAVED_MAX: usize = 200;
+/// Most inputs of a committed file, the shortest ones; the file stays below 100 KB.
+const KEPT_MAX: usize = 200;
+const KEPT_FILE_BYTES_MAX: usize = 100_000;
+/// Most inputs, and the longest, of a file that campaigns go on from.
+const WORK_MAX: usize = 20_000;
+const WORK_INPUT_BYTES_MAX: usize = 16 << 10;
 
 /// The inputs of one target; for each shape the shortest that is known.
 #[derive(Debug, Default)]
@@ -21,16 +31,24 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// The inputs that the target makes itself and those in its file under `root`. They still have
-    /// to be run: [`Corpus::offer`] them.
-    pub fn known(target: &Target, root: &Path) -> Result<Vec<Vec<u8>>> {
+    /// The inputs that the target makes itself, those in its file under each of `roots`, and those
+    /// that once broke something. They still have to be run: [`Corpus::offer`] them.
+    pub fn known(target: &Target, roots: &[&Path], regressions: &Path) -> Result<Vec<Vec<u8>>> {
         let mut inputs = (target.seeds)();
-        let path = file_of(target, root);
-        if path.is_file() {
-            let text = fs::read_to_string(&path)?;
-            for (number, line) in (1..).zip(text.lines()) {
-                let input = from_hex(line);
-                inputs.push(input.with_context(|| format!("{}:{number}", path.display()))?);
+        for root in roots {
+            let path = file_of(target, root);
+            if path.is_file() {
+                let text = fs::read_to_string(&path)?;
+                for (number, line) in (1..).zip(text.lines()) {
+                    let input = from_hex(line);
+                    inputs.push(input.with_context(|| format!("{}:{number}", path.display()))?);
+                }
+            }
+        }
+        let directory = regressions.join(target.name);
+        if directory.is_dir() {
+            for entry in fs::read_dir(&directory)? {
+                inputs.push(fs::read(entry?.path())?);
             }
         }
         Ok(inputs)
@@ -60,7 +78,23 @@ impl Corpus {
 
     /// Writes the shortest inputs to the target's file under `root`, and none that is longer than
     /// `bytes_max` or that the target makes itself.
-    pub fn save(&self, target: &Target, root: &Path, bytes_max: usize) -> Result<()> {
+    pub fn keep(&self, target: &Target, root: &Path, bytes_max: usize) -> Result<()> {
+        self.write(target, root, bytes_max, KEPT_MAX, KEPT_FILE_BYTES_MAX)
+    }
+
+    /// Writes nearly everything to the target's file under `root`, for a later campaign.
+    pub fn save(&self, target: &Target, root: &Path) -> Result<()> {
+        self.write(target, root, WORK_INPUT_BYTES_MAX, WORK_MAX, usize::MAX)
+    }
+
+    fn write(
+        &self,
+        target: &Target,
+        root: &Path,
+        bytes_max: usize,
+        count_max: usize,
+        file_bytes_max: usize,
+    ) -> Result<()> {
         let seeds = (target.seeds)();
         let mut kept: Vec<&Vec<u8>> = self
             .inputs
@@ -68,10 +102,19 @@ impl Corpus {
             .filter(|input| input.len() <= bytes_max && !seeds.contains(input))
             .collect();
         kept.sort_by_key(|input| (input.len(), *input));
-        kept.truncate(SAVED_MAX);
-        let text: String = kept.into_iter().map(|input| to_hex(input) + "\n").collect();
+        kept.truncate(count_max);
+        let mut text = String::new();
+        for line in kept.into_iter().map(|input| to_hex(input) + "\n") {
+            if file_bytes_max < text.len() + line.len() {
+                break;
+            }
+            text.push_str(&line);
+        }
         fs::create_dir_all(root)?;
-        Ok(fs::write(file_of(target, root), text)?)
+        // Whoever stops us in between finds the old file or the new one.
+        let (path, fresh) = (file_of(target, root), root.join(format!("{}.fresh", target.name)));
+        fs::write(&fresh, text)?;
+        Ok(fs::rename(fresh, path)?)
     }
 }
 
@@ -108,6 +151,21 @@ pub(crate) fn write_input(directory: &Path, input: &[u8]) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_later_campaign_knows_what_an_earlier_one_found_and_what_once_broke() {
+        let target = crate::targets::ALL[0];
+        let root = std::env::temp_dir().join(format!("fuzz-corpus-{}", std::process::id()));
+        let (work, regressions) = (root.join("work"), root.join("regressions"));
+        let mut corpus = Corpus::default();
+        assert!(corpus.offer(b"found", Shape::default().word("new")));
+        corpus.save(&target, &work).unwrap();
+        write_input(&regressions.join(target.name), b"broke").unwrap();
+        let known = Corpus::known(&target, &[&root, &work], &regressions).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        let seeds = (target.seeds)().len();
+        assert_eq!(known[seeds..], [b"found".to_vec(), b"broke".to_vec()]);
+    }
 
     #[test]
     fn an_input_survives_its_line() {

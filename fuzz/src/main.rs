@@ -1,12 +1,15 @@
 //! `cargo xtask fuzz` runs this: every target a share of the time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use towpath_fuzz::{Campaign, Target, targets};
+use towpath_fuzz::{Campaign, Failure, Target, targets};
+
+/// How often a campaign saves what it has found.
+const SAVE_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Parser)]
 #[command(about = "Feed every parser with bytes that nobody would send")]
@@ -31,6 +34,12 @@ struct Arguments {
     /// The corpus
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus"))]
     corpus: PathBuf,
+    /// Inputs that once broke something, in a directory per target
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/regressions"))]
+    regressions: PathBuf,
+    /// Where campaigns keep what they find, and go on from
+    #[arg(long, value_name = "DIR", default_value = "target/fuzz-corpus")]
+    work: PathBuf,
     /// Where inputs that broke something go
     #[arg(long, value_name = "DIR", default_value = "target/fuzz-failures")]
     failures: PathBuf,
@@ -76,11 +85,12 @@ fn chosen(names: &[String]) -> Result<Vec<Target>> {
 /// Whether nothing broke.
 fn feed(target: Target, arguments: &Arguments, seed: u64, share: Duration) -> Result<bool> {
     let deadline = Instant::now() + share;
-    let failure = match Campaign::begin(target, &arguments.corpus, seed)? {
+    let roots = [arguments.corpus.as_path(), &arguments.work];
+    let failure = match Campaign::begin(target, &roots, &arguments.regressions, seed)? {
         Err(failure) => failure,
         Ok(mut campaign) => {
             campaign.watch_for_hangs(&arguments.failures);
-            let ended = campaign.go_on(deadline, u64::MAX);
+            let ended = go_on(&mut campaign, deadline, &arguments.work)?;
             let outcome = campaign.outcome();
             println!(
                 "{:>12}: {} execs, corpus {}, longest {:?}, peak {} KiB",
@@ -91,7 +101,7 @@ fn feed(target: Target, arguments: &Arguments, seed: u64, share: Duration) -> Re
                 outcome.peak_bytes >> 10
             );
             if let Some(bytes_max) = arguments.keep {
-                campaign.corpus().save(&target, &arguments.corpus, bytes_max)?;
+                campaign.corpus().keep(&target, &arguments.corpus, bytes_max)?;
             }
             match ended {
                 Ok(()) => return Ok(true),
@@ -102,5 +112,18 @@ fn feed(target: Target, arguments: &Arguments, seed: u64, share: Duration) -> Re
     let path = failure.write(&arguments.failures)?;
     println!("{}: {}\n  input: {}", target.name, failure.what, path.display());
     println!("  again: cargo xtask fuzz {} --replay {}", target.name, path.display());
+    println!("  keep it as a test: {}", arguments.regressions.join(target.name).display());
     Ok(false)
+}
+
+/// Goes on until `deadline`, and saves what is found now and then: a campaign of hours that is
+/// stopped has not been for nothing.
+fn go_on(campaign: &mut Campaign, deadline: Instant, work: &Path) -> Result<Result<(), Failure>> {
+    loop {
+        let ended = campaign.go_on(deadline.min(Instant::now() + SAVE_EVERY), u64::MAX);
+        campaign.corpus().save(campaign.target(), work)?;
+        if ended.is_err() || deadline <= Instant::now() {
+            return Ok(ended);
+        }
+    }
 }

@@ -2,6 +2,9 @@
 
 use crate::shape::Shape;
 
+/// No run may hold more, whatever its target and its input, in bytes.
+const MEMORY_MAX: usize = 256 << 20;
+
 /// One parser, or several that belong together.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
@@ -18,6 +21,6 @@ pub struct Target {
 impl Target {
     /// How much a run on so many bytes may hold.
     pub(crate) fn memory_for(&self, input: usize) -> usize {
-        self.memory_max + 256 * input
+        (self.memory_max + 256 * input).min(MEMORY_MAX)
     }
 }

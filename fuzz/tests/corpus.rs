@@ -13,9 +13,11 @@ const SHARE: Duration = Duration::from_secs(3);
 
 #[test]
 fn no_parser_breaks_on_known_inputs_and_their_mutants() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (corpus, regressions) = (root.join("corpus"), root.join("regressions"));
     for target in targets::ALL {
-        let ended = Campaign::begin(*target, &corpus, 1).unwrap().and_then(|mut campaign| {
+        let known = Campaign::begin(*target, &[&corpus], &regressions, 1).unwrap();
+        let ended = known.and_then(|mut campaign| {
             campaign.go_on(Instant::now() + SHARE, MUTANTS)?;
             Ok(campaign)
         });
@@ -33,7 +35,10 @@ fn no_parser_breaks_on_known_inputs_and_their_mutants() {
 fn the_committed_corpus_belongs_to_targets_that_exist() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     for entry in std::fs::read_dir(corpus).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
+        let entry = entry.unwrap();
+        let bytes = entry.metadata().unwrap().len();
+        assert!(bytes <= 100_000, "{:?} has {bytes} bytes", entry.file_name());
+        let name = entry.file_name().into_string().unwrap();
         let is_its = |target: &&towpath_fuzz::Target| name == format!("{}.hex", target.name);
         assert!(targets::ALL.iter().any(|target| is_its(&target)), "no target for {name:?}");
     }

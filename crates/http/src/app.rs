@@ -32,6 +32,8 @@ pub(crate) struct App {
     /// Changes when the broker stops: long polls end then.
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) started_at: Duration,
+    /// Requests must call this machine `localhost` or by an address.
+    pub(crate) has_local_names_only: bool,
 }
 
 /// A topic at the moment of a request.
@@ -77,6 +79,7 @@ impl App {
             decodes: Arc::new(Semaphore::new(DECODES_MAX)),
             stop,
             started_at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            has_local_names_only: false,
         }
     }
 

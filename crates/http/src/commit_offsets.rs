@@ -46,7 +46,7 @@ pub(crate) struct Committed {
     offsets: Vec<Commit>,
 }
 
-fn parse(body: &[u8]) -> Result<Vec<Commit>, ApiError> {
+pub(crate) fn parse(body: &[u8]) -> Result<Vec<Commit>, ApiError> {
     let kind: Kind = parse_json(body)?;
     match kind.offsets {
         None => Ok(vec![parse_json(body)?]),

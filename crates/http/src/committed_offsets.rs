@@ -17,7 +17,7 @@ use crate::refusals;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Query {
+pub(crate) struct Query {
     topic: Option<String>,
 }
 

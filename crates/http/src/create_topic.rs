@@ -18,7 +18,7 @@ use crate::show_topic::{ShownTopic, show};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+pub(crate) struct Wanted {
     name: String,
     #[serde(default)]
     partitions: Option<i32>,

@@ -16,7 +16,7 @@ use crate::time::parse_rfc3339;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Query {
+pub(crate) struct Query {
     timestamp: Option<String>,
 }
 
@@ -35,7 +35,7 @@ struct PartitionOffset {
 }
 
 /// What a `timestamp` asks for.
-fn read_timestamp(text: &str) -> Result<OffsetQuery, ApiError> {
+pub(crate) fn read_timestamp(text: &str) -> Result<OffsetQuery, ApiError> {
     match text {
         "earliest" => return Ok(OffsetQuery::Earliest),
         "latest" => return Ok(OffsetQuery::Latest),

@@ -29,6 +29,7 @@ mod memory;
 mod message;
 mod metrics;
 mod openapi;
+mod parsers;
 mod partition_choice;
 mod process;
 mod publish_messages;
@@ -38,8 +39,10 @@ mod refusals;
 mod routes;
 mod show_topic;
 mod stall;
+mod starting;
 mod time;
 
 pub use api_error::Code;
 pub use health::Readiness;
 pub use listener::HttpListener;
+pub use parsers::Part;

@@ -12,7 +12,7 @@ use crate::limits::LISTED_TOPICS_MAX;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Query {
+pub(crate) struct Query {
     after: Option<String>,
     limit: Option<usize>,
 }

@@ -9,7 +9,7 @@ use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use towpath_server::Node;
+use towpath_server::{Node, Progress, TOO_FEW_FILES, leaves_files_for_data};
 
 use crate::api_error::{ApiError, Code};
 use crate::app::App;
@@ -17,14 +17,16 @@ use crate::connection;
 use crate::health::Readiness;
 use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
 use crate::routes::router;
+use crate::starting;
 
 /// After a failed accept (no file descriptors left, usually) the next try waits.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound HTTP listener.
 #[derive(Debug)]
 pub struct HttpListener {
     listener: TcpListener,
+    has_local_names_only: bool,
 }
 
 impl HttpListener {
@@ -33,7 +35,16 @@ impl HttpListener {
     /// # Errors
     /// As the system says, such as an address in use.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
-        Ok(HttpListener { listener: TcpListener::bind(address).await? })
+        let listener = TcpListener::bind(address).await?;
+        Ok(HttpListener { listener, has_local_names_only: false })
+    }
+
+    /// Answers only requests that name this machine as `localhost` or by an address. A web page can
+    /// make its own name point to this machine (DNS rebinding), and is then of the same origin for
+    /// the browser; but it cannot make the browser say another name than its own.
+    #[must_use]
+    pub fn with_local_names_only(self) -> Self {
+        HttpListener { has_local_names_only: true, ..self }
     }
 
     /// The address that was bound.
@@ -42,6 +53,17 @@ impl HttpListener {
     /// As the system says.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Answers `/livez` and `/readyz` until `over` becomes true, and comes back to serve: a broker that
+    /// recovers for minutes lives, and says how far it is.
+    pub async fn answer_while_starting(
+        self,
+        progress: Progress,
+        over: watch::Receiver<bool>,
+    ) -> HttpListener {
+        starting::answer(&self.listener, progress, over).await;
+        self
     }
 
     /// Serves connections until `stop` changes; then lets what is under way end, for a few seconds
@@ -55,7 +77,8 @@ impl HttpListener {
         if let Ok(address) = self.local_addr() {
             node.set_http_address(address);
         }
-        let app = App::new(node, readiness, stop.clone());
+        let mut app = App::new(node, readiness, stop.clone());
+        app.has_local_names_only = self.has_local_names_only;
         let router = router(app.clone());
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
@@ -67,7 +90,9 @@ impl HttpListener {
                         admit(&app, &router, &slots, &mut connections, socket, peer);
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "cannot accept an http connection");
+                        if let Some(suppressed) = app.node.may_complain() {
+                            tracing::warn!(%error, suppressed, "cannot accept an http connection");
+                        }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -90,15 +115,19 @@ fn admit(
     socket: TcpStream,
     peer: SocketAddr,
 ) {
-    let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
+    let refused = |message: String| {
         app.metrics.connections_refused.inc();
         if let Some(suppressed) = app.node.may_complain() {
-            tracing::warn!(%peer, suppressed, limit = CONNECTIONS_MAX,
-                "http connection refused: too many are open");
+            tracing::warn!(%peer, suppressed, "http connection refused: {message}");
         }
         // A courtesy: whether it arrives does not matter.
-        let _ = socket.try_write(&too_many());
-        return;
+        let _ = socket.try_write(&overloaded(message));
+    };
+    if !leaves_files_for_data(&socket) {
+        return refused(TOO_FEW_FILES.to_owned());
+    }
+    let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
+        return refused(format!("{CONNECTIONS_MAX} connections are open, which is the limit"));
     };
     let (app, router) = (app.clone(), router.clone());
     connections.spawn(async move {
@@ -110,8 +139,7 @@ fn admit(
     });
 }
 
-fn too_many() -> Vec<u8> {
-    let message = format!("{CONNECTIONS_MAX} connections are open, which is the limit");
+fn overloaded(message: String) -> Vec<u8> {
     let body = ApiError::new(Code::Overloaded, message).to_json();
     let length = body.len();
     format!(

@@ -24,7 +24,7 @@ use crate::refusals;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Query {
+pub(crate) struct Query {
     offset: Option<String>,
     group: Option<String>,
     max_bytes: Option<usize>,

@@ -1,5 +1,7 @@
 //! Which path does what. The list is the API: a test compares it with `openapi.json`.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, Uri};
@@ -73,8 +75,9 @@ pub(crate) fn router(app: App) -> Router {
 async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
-    let refused =
-        check_headers(request.headers()).and_then(|()| check_origin(&method, request.headers()));
+    let refused = check_headers(request.headers())
+        .and_then(|()| check_host(app.has_local_names_only, request.headers()))
+        .and_then(|()| check_origin(&method, request.headers()));
     let response = match refused {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
@@ -93,6 +96,37 @@ fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     let message = format!("{} headers with {bytes} bytes", headers.len());
     Err(ApiError::new(Code::HeadersTooLarge, message)
         .with_help(format!("at most {HEADERS_MAX} headers with {HEADER_BYTES_MAX} bytes")))
+}
+
+/// Where only programs of this machine are expected, they call it by a local name.
+fn check_host(has_local_names_only: bool, headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(host) = headers.get("host").filter(|_| has_local_names_only) else { return Ok(()) };
+    let host = host.to_str().unwrap_or_default();
+    if is_local_name(host) {
+        return Ok(());
+    }
+    Err(ApiError::new(Code::OriginNotAllowed, format!("this server is not called {host:?}"))
+        .with_help("use localhost or an address; `towpath serve` answers to every name"))
+}
+
+/// `localhost`, a name below it, or an address; each with or without a port.
+fn is_local_name(host: &str) -> bool {
+    let port = |rest: &str| rest.is_empty() || rest.strip_prefix(':').is_some_and(is_number);
+    if let Some((address, rest)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        return address.parse::<Ipv6Addr>().is_ok() && port(rest);
+    }
+    let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
+    let name = name.to_ascii_lowercase();
+    let is_local = name == "localhost"
+        || name.ends_with(".localhost")
+        // What containers call the machine that they run on.
+        || name == "host.docker.internal"
+        || name.parse::<Ipv4Addr>().is_ok();
+    is_local && port(rest)
+}
+
+fn is_number(text: &str) -> bool {
+    text.parse::<u16>().is_ok()
 }
 
 /// A web page that somebody merely visits can send requests to this machine from inside their
@@ -129,6 +163,36 @@ mod tests {
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn only_local_names_are_local() {
+        for host in [
+            "localhost",
+            "localhost:8080",
+            "LocalHost:80",
+            "a.localhost",
+            "127.0.0.1:8080",
+            "[::1]",
+            "[::1]:8080",
+            "192.168.1.7:80",
+            "host.docker.internal:8080",
+        ] {
+            assert!(is_local_name(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example:8080",
+            "127.0.0.1.evil.example",
+            "localhost:",
+            "localhost:x",
+            "[::1",
+            "[evil]",
+            "evil.example:localhost",
+        ] {
+            assert!(!is_local_name(host), "{host}");
+        }
     }
 
     #[test]

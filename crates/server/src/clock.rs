@@ -7,11 +7,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use towpath_driver::Clock;
 use towpath_model::{Now, Time, Timestamp};
 
+use crate::progress::Progress;
+
 /// Clocks of this machine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SystemClock {
     start: Instant,
     bells: Arc<Bells>,
+    progress: Progress,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +61,12 @@ impl SystemClock {
     /// Starts the monotonic clock.
     #[must_use]
     pub fn start() -> Self {
-        SystemClock { start: Instant::now(), bells: Arc::default() }
+        Self::start_with(Progress::default())
+    }
+
+    /// The same; what [`Clock::for_each`] does is told to `progress`.
+    pub(crate) fn start_with(progress: Progress) -> Self {
+        SystemClock { start: Instant::now(), bells: Arc::default(), progress }
     }
 
     /// Blocks the sync thread until a round is wanted.
@@ -106,6 +114,7 @@ impl Clock for SystemClock {
 
     /// On a few threads: a start waits for the disk more than it computes.
     fn for_each(&self, count: usize, act: &(dyn Fn(usize) + Sync)) {
+        self.progress.begin(count);
         let next = AtomicUsize::new(0);
         let work = || {
             loop {
@@ -114,6 +123,7 @@ impl Clock for SystemClock {
                     break;
                 }
                 act(nth);
+                self.progress.one_opened();
             }
         };
         std::thread::scope(|scope| {
@@ -123,5 +133,19 @@ impl Clock for SystemClock {
             }
             work();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_for_a_start_sees_how_far_it_is() {
+        let progress = Progress::default();
+        let clock = SystemClock::start_with(progress.clone());
+        assert_eq!(progress.partitions(), (0, 0));
+        clock.for_each(3, &|_| assert_eq!(progress.partitions().1, 3));
+        assert_eq!(progress.partitions(), (3, 3));
     }
 }

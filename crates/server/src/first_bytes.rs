@@ -5,15 +5,18 @@
 
 /// Another protocol on our port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stranger {
+pub enum Stranger {
+    /// A TLS client's hello.
     Tls,
+    /// An HTTP request.
     Http,
+    /// Nobody known.
     Nonsense,
 }
 
 impl Stranger {
     /// Judges the first bytes of a connection whose length prefix is out of bounds.
-    pub(crate) fn of(first: &[u8]) -> Stranger {
+    pub fn of(first: &[u8]) -> Stranger {
         const METHODS: [&[u8]; 9] =
             [b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "];
         match first {
@@ -24,7 +27,7 @@ impl Stranger {
     }
 
     /// What the log says, after the peer's address.
-    pub(crate) fn advice(self) -> &'static str {
+    pub fn advice(self) -> &'static str {
         match self {
             Stranger::Tls => {
                 "speaks TLS, but this listener expects the Kafka protocol in plain text: \
@@ -42,7 +45,7 @@ impl Stranger {
     }
 
     /// An answer in the peer's own language, where it has one.
-    pub(crate) fn answer(self) -> &'static [u8] {
+    pub fn answer(self) -> &'static [u8] {
         match self {
             // A fatal protocol_version alert, so that the client reports TLS and not a hang-up.
             Stranger::Tls => &[0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46],

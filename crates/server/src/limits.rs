@@ -1,8 +1,10 @@
 //! What a stranger may cost us before anything is known about them. Every bound has its error.
 
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bounds of the Kafka listener.
@@ -50,6 +52,21 @@ impl Limits {
         by_rate.max(self.request_wait_max)
     }
 }
+
+/// Of the files that the system lets us open, the part that is for data: one in so many. No
+/// connection may take its last ones, or a log could not begin its next segment.
+const FILES_KEPT: u64 = 8;
+
+/// Whether a connection that was just accepted leaves enough files for data. The system gives out the
+/// lowest number that is free, so the number tells how many are open.
+pub fn leaves_files_for_data(socket: &impl AsRawFd) -> bool {
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return true };
+    u64::try_from(socket.as_raw_fd()).unwrap_or(0) < limit - limit / FILES_KEPT
+}
+
+/// What the log says about a connection that does not.
+pub const TOO_FEW_FILES: &str = "nearly as many files are open as the system allows; raise it \
+    (ulimit -n, LimitNOFILE= of systemd)";
 
 /// Bytes that one permit stands for.
 const PERMIT_BYTES: usize = 1024;

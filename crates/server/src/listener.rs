@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::connection;
+use crate::limits::{TOO_FEW_FILES, leaves_files_for_data};
 use crate::node::Node;
 
 /// After a failed accept (no file descriptors left, usually) the next try waits.
@@ -57,7 +58,9 @@ impl KafkaListener {
                         admit(&node, &slots, &mut connections, socket, peer, stop.clone());
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
+                        if let Some(suppressed) = node.may_complain() {
+                            tracing::warn!(%error, suppressed, "cannot accept a connection");
+                        }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -121,16 +124,18 @@ fn admit(
     stop: watch::Receiver<bool>,
 ) {
     let per_address_max = node.broker_config().connections_per_ip_max;
+    let refused = |why: &str| {
+        node.metrics().connections_refused.inc();
+        if let Some(suppressed) = node.may_complain() {
+            tracing::warn!(%peer, suppressed, "kafka connection refused: {why}");
+        }
+    };
+    if !leaves_files_for_data(&socket) {
+        return refused(TOO_FEW_FILES);
+    }
     let slot = match slots.take(peer.ip().to_canonical(), per_address_max) {
         Ok(slot) => slot,
-        Err(limit) => {
-            node.metrics().connections_refused.inc();
-            if let Some(suppressed) = node.may_complain() {
-                tracing::warn!(%peer, suppressed,
-                    "kafka connection refused: as many are open as {limit} allows");
-            }
-            return;
-        }
+        Err(limit) => return refused(&format!("as many are open as {limit} allows")),
     };
     let node = Arc::clone(node);
     connections.spawn(async move {

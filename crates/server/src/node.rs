@@ -22,6 +22,7 @@ use crate::kafka::FetchSessions;
 use crate::limits::{Ledger, Limits};
 use crate::metrics::Metrics;
 use crate::plain_memory::PlainMemory;
+use crate::progress::Progress;
 use crate::waiters::{Wait, Waiters};
 
 /// The driver over real disks, clocks and sockets.
@@ -89,7 +90,15 @@ impl Node {
     /// # Errors
     /// [`OpenError`].
     pub fn start(settings: NodeSettings) -> Result<Arc<Node>, OpenError> {
-        let clock = SystemClock::start();
+        Self::start_with(settings, &Progress::default())
+    }
+
+    /// [`Self::start`], which others can watch.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn start_with(settings: NodeSettings, progress: &Progress) -> Result<Arc<Node>, OpenError> {
+        let clock = SystemClock::start_with(progress.clone());
         let waiters = Waiters::default();
         let broker_id = settings.driver.broker_id;
         let driver = Driver::open(

@@ -1,9 +1,10 @@
 //! Bytes inside requests that clients agree on among themselves, and that we read all the same; and
-//! what a stranger's first bytes look like to our client.
+//! what a stranger's first bytes look like to our client and to our server.
 
 use towpath_client::recognise;
 use towpath_protocol::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use towpath_protocol::{decode_versioned, encode_versioned};
+use towpath_server::Stranger;
 
 use crate::shape::Shape;
 use crate::target::Target;
@@ -13,8 +14,8 @@ pub(super) const BLOBS: Target = Target { name: "blobs", seeds, run: read, memor
 
 fn read(input: &[u8]) -> Shape {
     let Some((which, bytes)) = input.split_first() else { return Shape::default() };
-    let shape = Shape::default().exact(i16::from(which % 3));
-    match which % 3 {
+    let shape = Shape::default().exact(i16::from(which % 4));
+    match which % 4 {
         0 => match decode_versioned::<ConsumerProtocolSubscription<'_>>(bytes) {
             Err(error) => shape.error(&error),
             Ok((version, message)) => {
@@ -29,12 +30,18 @@ fn read(input: &[u8]) -> Shape {
                 shape.exact(version).size(again.len())
             }
         },
-        _ => shape.word(&format!("{:?}", recognise(bytes))),
+        2 => shape.word(&format!("{:?}", recognise(bytes))),
+        _ => {
+            let stranger = Stranger::of(bytes);
+            let answered = usize::from(!stranger.answer().is_empty());
+            shape.word(&format!("{stranger:?}")).size(answered)
+        }
     }
 }
 
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![2, 0x15, 3, 1, 0, 2, 2, 0x46], b"\x02HTTP/1.1 400 Bad".to_vec()];
+    seeds.extend([b"\x03GET / HTTP/1.1".to_vec(), b"\x03\x16\x03\x01".to_vec(), vec![3, 0xff]]);
     for version in 0..=3 {
         let subscription = ConsumerProtocolSubscription {
             topics: vec!["orders", "events"],

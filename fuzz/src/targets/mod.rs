@@ -5,6 +5,7 @@ mod blobs;
 mod directory;
 mod folds;
 mod frames;
+mod http;
 
 use crate::target::Target;
 
@@ -20,4 +21,5 @@ pub const ALL: &[Target] = &[
     folds::PUBLISHERS,
     folds::METADATA,
     directory::DIRECTORY,
+    http::HTTP,
 ];

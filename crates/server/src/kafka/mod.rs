@@ -12,7 +12,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use towpath_model::Uuid;
-use towpath_protocol::{ApiKey, Decoder, Message, Piece, decode_request_header, encode_response};
+use towpath_protocol::{
+    ApiKey, DecodeError, Decoder, Message, Piece, decode_request_header, encode_response,
+};
 
 use crate::connection::File;
 use crate::metrics::UnderWay;
@@ -148,16 +150,23 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    fn read(peer: &Peer, frame: BytesMut) -> Result<Incoming, Unanswerable> {
+    fn read(peer: &Peer, mut frame: BytesMut) -> Result<Incoming, Unanswerable> {
         if let Some((version, correlation_id)) = future_api_versions(&frame) {
             let (api_key, peer) = (ApiKey::ApiVersions, peer.clone());
             let body = frame.len();
             return Ok(Incoming { api_key, version, correlation_id, peer, frame, body });
         }
-        let (header, decoder) = decode_request_header(&frame)?;
-        let body = decoder.position();
-        let api_key = ApiKey::try_from(header.request_api_key)?;
-        let (version, correlation_id) = (header.request_api_version, header.correlation_id);
+        let decoded = decode_request_header(&frame).map(|(header, decoder)| {
+            let (key, version) = (header.request_api_key, header.request_api_version);
+            (key, version, header.correlation_id, decoder.position())
+        });
+        let (key, version, correlation_id, body) = match decoded {
+            Err(DecodeError::InvalidUtf8 { .. }) if repair_client_id(&mut frame) => {
+                return Incoming::read(peer, frame);
+            }
+            decoded => decoded?,
+        };
+        let api_key = ApiKey::try_from(key)?;
         let peer = peer.clone();
         Ok(Incoming { api_key, version, correlation_id, peer, frame, body })
     }
@@ -204,6 +213,22 @@ fn future_api_versions(frame: &[u8]) -> Option<(i16, i32)> {
     let is_ours = i16::from_be_bytes(*key) == ApiKey::ApiVersions.key();
     let is_known = ApiKey::ApiVersions.versions().contains(&version);
     (is_ours && !is_known).then(|| (version, i32::from_be_bytes(*correlation_id)))
+}
+
+/// A client id is a name for people, so one that is not UTF-8 does not cost the connection. What is
+/// not ASCII in it becomes question marks (in Kafka: U+FFFD, which has another length). Says
+/// whether there was anything to repair.
+fn repair_client_id(frame: &mut [u8]) -> bool {
+    // API key, version and correlation id stand before its length.
+    const AT: usize = 8;
+    let Some(length) = frame.get(AT..AT + 2) else { return false };
+    let length = usize::try_from(i16::from_be_bytes([length[0], length[1]])).unwrap_or(0);
+    let Some(bytes) = frame.get_mut(AT + 2..AT + 2 + length) else { return false };
+    let is_text = std::str::from_utf8(bytes).is_ok();
+    if !is_text {
+        bytes.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
+    }
+    !is_text
 }
 
 /// Begins to handle a frame.
@@ -305,6 +330,21 @@ pub(crate) fn wire_id(id: Uuid) -> towpath_protocol::Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_id_that_is_not_text_is_repaired() {
+        let frame = b"\0\x12\0\0\0\0\0\x07\0\x04a\xffb\xfe rest";
+        let mut repaired = frame.to_vec();
+        assert!(repair_client_id(&mut repaired));
+        assert_eq!(repaired, b"\0\x12\0\0\0\0\0\x07\0\x04a?b? rest");
+        assert!(!repair_client_id(&mut repaired));
+        for odd in [&frame[..2], &frame[..10], &frame[..12]] {
+            assert!(!repair_client_id(&mut odd.to_vec()), "{odd:x?}");
+        }
+        let peer = ([127, 0, 0, 1], 1).into();
+        let incoming = Incoming::read(&Peer::new(peer, peer), frame[..].into()).unwrap();
+        assert_eq!((incoming.client_id(), incoming.correlation_id), (Some("a?b?"), 7));
+    }
 
     #[test]
     fn what_is_asked_twice_is_answered_once() {

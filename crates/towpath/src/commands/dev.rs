@@ -19,6 +19,11 @@ pub(crate) struct DevArgs {
 pub(crate) fn run(global: &Global, args: DevArgs) -> Outcome {
     let written = serve::written(&args.server, None)?;
     let settings = serve::check(&written, args.server.ephemeral, DEV)?;
-    let mode = Mode { command: "dev", tests_itself: true, ready_json: args.server.ready_json };
+    let mode = Mode {
+        command: "dev",
+        tests_itself: true,
+        has_local_names_only: true,
+        ready_json: args.server.ready_json,
+    };
     serve::start(global, settings, mode).map(|()| Exit::Ok)
 }

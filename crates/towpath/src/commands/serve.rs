@@ -4,6 +4,7 @@ mod banner;
 mod bind;
 mod lifecycle;
 mod logging;
+mod port_holder;
 mod stop;
 mod surroundings;
 
@@ -71,7 +72,12 @@ pub(crate) fn run(global: &Global, args: ServeArgs) -> Outcome {
         eprintln!("the configuration is valid");
         return Ok(Exit::Ok);
     }
-    let mode = Mode { command: "serve", tests_itself: false, ready_json: args.server.ready_json };
+    let mode = Mode {
+        command: "serve",
+        tests_itself: false,
+        has_local_names_only: false,
+        ready_json: args.server.ready_json,
+    };
     start(global, settings, mode).map(|()| Exit::Ok)
 }
 

@@ -140,3 +140,59 @@ fn values_that_are_possible_each_may_be_impossible_together() {
     let found = file_errors(text);
     assert!(found[0].starts_with("t.toml line 2: "), "{found:?}");
 }
+
+/// Files that nobody would write end in errors that name a line, and never in a panic.
+#[test]
+fn mutants_of_a_file_are_read_or_refused() {
+    const FILE: &str = "data = \"/var/lib/towpath\"\nkafka = \"127.0.0.1:9092\"\nhttp = \"[::1]:8080\"\n\
+        advertise_kafka = \"host:1\"\ninsecure = true\n[broker]\n\"num.partitions\" = 3\n\
+        log.retention.ms = -1\nlog.segment.bytes = 1_000_000\n";
+    const WORDS: [&str; 12] = [
+        "=",
+        "\"",
+        "[",
+        "]]",
+        "\n",
+        "\"\"\"",
+        "9999999999999999999999",
+        "-1",
+        "\\u0000",
+        "{a=",
+        ".",
+        "\u{fffd}",
+    ];
+    // Numbers as Knuth makes them: the same ones each time.
+    let mut state: u64 = 1;
+    let mut next = |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let (mut read, mut refused) = (0, 0);
+    for _ in 0..5_000 {
+        let mut text: Vec<char> = FILE.chars().collect();
+        for _ in 0..=next(3) {
+            let at = next(text.len() + 1);
+            let end = text.len().min(at + next(12));
+            match next(3) {
+                0 => drop(text.drain(at..end)),
+                1 => drop(text.splice(at..at, WORDS[next(WORDS.len())].chars())),
+                _ => text.truncate(at),
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match file::parse(Path::new("t.toml"), &text) {
+            Ok(written) => {
+                read += 1;
+                let _ = Settings::check(&written, false, SERVE);
+            }
+            Err(errors) => {
+                refused += 1;
+                assert!(!errors.is_empty(), "{text}");
+            }
+        }
+    }
+    assert!(100 < read && 100 < refused, "{read} were read, {refused} refused");
+    let deep = format!("data = {}", "[".repeat(100_000));
+    assert!(file::parse(Path::new("t.toml"), &deep).is_err());
+}

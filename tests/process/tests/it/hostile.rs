@@ -6,13 +6,15 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use towpath_process::BrokerProcess;
 use towpath_process::attack::{self, Watch, raise_file_limit};
 use towpath_process::hostile::TOPIC;
+use towpath_process::http;
 use towpath_process::kafka::{KafkaConnection, fetch_request};
 use towpath_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResource};
 
-use crate::support::dev;
+use crate::support::{dev, eventually};
 
 /// A broker, among the resources of DescribeConfigs.
 const BROKER: i8 = 4;
@@ -106,28 +108,87 @@ fn clients_that_never_read_their_answers_cost_little() {
 }
 
 #[test]
-fn a_thousand_idle_connections_cost_little() {
-    raise_file_limit().unwrap();
-    let (mut broker, _data) = dev();
-    let watch = Watch::begin(&broker).unwrap();
-    let idle: Vec<_> = (0..1_000)
-        .map(|number| {
-            let mut kafka = KafkaConnection::open(broker.addresses.kafka).unwrap();
-            if number % 2 == 0 {
-                kafka.topics().unwrap();
-            }
-            kafka
-        })
-        .collect();
-    thread::sleep(Duration::from_secs(1));
-    end(watch, &mut broker);
-    drop(idle);
-}
-
-#[test]
 fn decompression_bombs_are_refused_within_bounds() {
     let (mut broker, _data) = dev();
     let watch = Watch::begin(&broker).unwrap();
     println!("{} bombs", attack::bombs::attack(broker.addresses.kafka).unwrap());
     end(watch, &mut broker);
+}
+
+#[test]
+fn files_that_run_out_cost_connections_and_not_data() {
+    let (mut broker, _data) = dev();
+    let pid = Pid::from_raw(broker.pid().try_into().unwrap());
+    let few = broker.cost().unwrap().open_files as u64 + 60;
+    let limit = Rlimit { current: Some(few), maximum: Some(few) };
+    prlimit(pid, Resource::Nofile, limit).unwrap();
+    let mut kafka = KafkaConnection::open(broker.addresses.kafka).unwrap();
+    kafka.topics().unwrap();
+    let before = broker.cost().unwrap();
+    let flood: Vec<_> =
+        (0..200).filter_map(|_| TcpStream::connect(broker.addresses.kafka).ok()).collect();
+    let log = broker.wait_for_log("nearly as many files", Duration::from_secs(30)).unwrap();
+    assert!(log.contains("ulimit -n"), "no fix: {log}");
+    thread::sleep(Duration::from_secs(1));
+    // There is room for the files of a new partition, and whoever was there is served.
+    kafka.create_topic("new", 1, &[]).unwrap();
+    kafka.produce("new", 0, &[b"value"]).unwrap();
+    let refused = http::get(broker.addresses.http, "/livez").unwrap();
+    assert_eq!(refused.status, 503, "{refused:?}");
+    drop(flood);
+    eventually(Duration::from_secs(30), || {
+        KafkaConnection::open(broker.addresses.kafka).and_then(|mut kafka| kafka.topics()).ok()
+    });
+    let spent = broker.cost().unwrap().cpu - before.cpu;
+    println!("{spent:?} of processor time meanwhile");
+    // Nobody asks the kernel again and again for what it does not have.
+    assert!(spent < Duration::from_secs(10), "{spent:?}");
+    broker.check_running().unwrap();
+    assert!(!broker.log().contains("panicked"), "{}", broker.log());
+}
+
+#[test]
+fn a_client_id_that_is_no_text_does_not_cost_the_connection() {
+    let (broker, _data) = dev();
+    let mut kafka = KafkaConnection::open(broker.addresses.kafka).unwrap();
+    // ApiVersions v0.
+    kafka.send(b"\0\0\0\x0c\0\x12\0\0\0\0\0\x07\0\x02\xff\xfe").unwrap();
+    assert_eq!(kafka.receive().unwrap()[..4], [0, 0, 0, 7]);
+}
+
+/// What an idle connection may cost, in bytes of the broker's own memory: 12 KB are meant.
+const CONNECTION_BYTES_MAX: u64 = 30_000;
+
+/// How many there are: as many as a broker takes, and as there are files for.
+fn flood_size() -> usize {
+    const MOST: u64 = 9_500;
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(MOST + 500);
+    usize::try_from(files.saturating_sub(500).min(MOST)).unwrap()
+}
+
+#[test]
+fn idle_connections_by_the_thousand_cost_a_few_kilobytes_each() {
+    raise_file_limit().unwrap();
+    let (mut broker, _data) = dev();
+    // What the first connections cost once is not what each costs.
+    drop(idle(&broker, 100));
+    let before = broker.cost().unwrap().anonymous_bytes;
+    let connections = idle(&broker, flood_size());
+    let grown = broker.cost().unwrap().anonymous_bytes.saturating_sub(before);
+    let each = grown / connections.len() as u64;
+    println!("{} connections, {each} bytes each", connections.len());
+    assert!(each < CONNECTION_BYTES_MAX, "{each} bytes each");
+    let log = broker.log();
+    assert!(!log.contains("refused"), "{log}");
+    broker.check_running().unwrap();
+}
+
+/// So many connections, each of which has asked and been answered once.
+fn idle(broker: &BrokerProcess, count: usize) -> Vec<KafkaConnection> {
+    let connect = |_| {
+        let mut kafka = KafkaConnection::open(broker.addresses.kafka).unwrap();
+        kafka.topics().unwrap();
+        kafka
+    };
+    (0..count).map(connect).collect()
 }

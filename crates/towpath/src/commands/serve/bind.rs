@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use towpath_http::HttpListener;
 use towpath_server::KafkaListener;
 
+use super::port_holder::holder_of;
 use crate::config::Settings;
 use crate::failure::{Failure, Outcome};
 
@@ -37,7 +38,11 @@ fn not_bound(command: &str, flag: &str, address: SocketAddr, error: &io::Error) 
             let failure = Failure::new(message);
             match free_port_after(address) {
                 Some(free) => failure
-                    .with_help("something listens there already, maybe another Towpath or Kafka")
+                    .with_help(match holder_of(port) {
+                        Some(holder) => format!("{holder} listens there already"),
+                        None => "something listens there already, maybe another Towpath or Kafka"
+                            .to_owned(),
+                    })
                     .with_try(format!("towpath {command} {flag} {free}")),
                 None => failure.with_help(format!("name another one with {flag}")),
             }

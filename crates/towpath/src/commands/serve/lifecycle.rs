@@ -6,6 +6,7 @@
 //! ```
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use towpath_driver::Settings as DriverSettings;
 use towpath_http::Readiness;
 use towpath_metadata::Address;
 use towpath_model::BrokerId;
-use towpath_server::{Limits, Node, NodeSettings, random_uuid};
+use towpath_server::{Limits, Node, NodeSettings, Progress, random_uuid};
 
 use super::banner::Banner;
 use super::bind::{Listeners, bind};
@@ -36,6 +37,8 @@ pub(crate) struct Mode {
     pub(crate) command: &'static str,
     /// Only say that it is ready after a record has been written and read back.
     pub(crate) tests_itself: bool,
+    /// Over HTTP on loopback, answer only to `localhost` and addresses.
+    pub(crate) has_local_names_only: bool,
     /// Tell programs and not people.
     pub(crate) ready_json: bool,
 }
@@ -126,10 +129,14 @@ impl Data {
 async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Outcome<()> {
     // First of all: a signal during a long recovery is heard when it is over.
     let mut signals = StopSignals::listen()?;
-    let listeners = bind(mode.command, &settings).await?;
+    let mut listeners = bind(mode.command, &settings).await?;
+    if mode.has_local_names_only && listeners.http_address.ip().is_loopback() {
+        // On somebody's own machine; what `serve` is reached by may have any name.
+        listeners.http = listeners.http.with_local_names_only();
+    }
     surroundings::check_file_system(data.path(), matches!(data, Data::Temporary(_)));
     let (kafka, http) = (listeners.kafka_address, listeners.http_address);
-    let node = open(&settings, data.path(), &listeners).await?;
+    let (node, listeners) = open_answering(&settings, data.path(), listeners).await?;
     let serving = Serving::begin(node, listeners);
     if mode.tests_itself
         && let Err(error) = serving.node.self_test().await
@@ -161,12 +168,34 @@ fn say(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-async fn open(settings: &Settings, data: &Path, listeners: &Listeners) -> Outcome<Arc<Node>> {
+/// Opens the data directory, and meanwhile answers over HTTP that the process lives and how far it
+/// is. Kafka clients wait.
+async fn open_answering(
+    settings: &Settings,
+    data: &Path,
+    listeners: Listeners,
+) -> Outcome<(Arc<Node>, Listeners)> {
+    let Listeners { kafka, http, kafka_address, http_address } = listeners;
+    let progress = Progress::default();
+    let (tell, is_over) = watch::channel(false);
+    let answering = tokio::spawn(http.answer_while_starting(progress.clone(), is_over));
+    let node = open(settings, data, kafka_address, progress).await?;
+    tell.send_replace(true);
+    let http = answering.await.map_err(|error| Failure::new(error.to_string()))?;
+    Ok((node, Listeners { kafka, http, kafka_address, http_address }))
+}
+
+async fn open(
+    settings: &Settings,
+    data: &Path,
+    kafka_address: SocketAddr,
+    progress: Progress,
+) -> Outcome<Arc<Node>> {
     let advertised =
         settings.advertised.as_ref().map(|address| (address.host.clone(), address.port));
-    let (host, port) = advertised.clone().unwrap_or_else(|| {
-        (listeners.kafka_address.ip().to_string(), listeners.kafka_address.port())
-    });
+    let (host, port) = advertised
+        .clone()
+        .unwrap_or_else(|| (kafka_address.ip().to_string(), kafka_address.port()));
     let broker = &settings.broker;
     let settings = NodeSettings {
         data: data.to_owned(),
@@ -186,7 +215,7 @@ async fn open(settings: &Settings, data: &Path, listeners: &Listeners) -> Outcom
         http_creates_topics: broker.auto_create_topics,
     };
     // Recovery reads the disk, for seconds where there is much.
-    let opened = tokio::task::spawn_blocking(move || Node::start(settings)).await;
+    let opened = tokio::task::spawn_blocking(move || Node::start_with(settings, &progress)).await;
     match opened.map_err(|error| Failure::new(error.to_string()))? {
         Ok(node) => Ok(node),
         Err(error) => Err(Failure::new(error.to_string()).with_help(

@@ -133,8 +133,9 @@ fn files_that_run_out_cost_connections_and_not_data() {
     // There is room for the files of a new partition, and whoever was there is served.
     kafka.create_topic("new", 1, &[]).unwrap();
     kafka.produce("new", 0, &[b"value"]).unwrap();
-    let refused = http::get(broker.addresses.http, "/livez").unwrap();
-    assert_eq!(refused.status, 503, "{refused:?}");
+    // A refusal may be overtaken by the reset of a connection whose request was never read.
+    let refused = http::get(broker.addresses.http, "/livez");
+    assert!(refused.as_ref().map_or(true, |answer| answer.status == 503), "{refused:?}");
     drop(flood);
     eventually(Duration::from_secs(30), || {
         KafkaConnection::open(broker.addresses.kafka).and_then(|mut kafka| kafka.topics()).ok()

@@ -5,6 +5,7 @@ mod costs;
 mod first_minute;
 mod hostile;
 mod kill;
+mod lag;
 mod life;
 mod limits;
 mod strangers;

@@ -128,18 +128,21 @@ fn per_partition(
     let counts: BTreeMap<&str, usize> =
         survey.topics.iter().map(|topic| (topic.name.as_str(), topic.partitions.len())).collect();
     let mut family = out.family(name, Kind::Gauge, help);
-    // Offsets that are missing take room too.
-    let mut room = 2 * METRIC_LAGS_MAX;
+    // Rows with an offset are bounded already; those without one are as far as there is room.
+    let mut room = METRIC_LAGS_MAX;
     for ((group, topic), partitions) in groups {
         let count = counts.get(topic).copied().unwrap_or_default();
-        let count = i32::try_from(count).unwrap_or(i32::MAX);
-        let beyond = partitions.range(count..).map(|(index, _)| *index);
-        for index in (0..count).chain(beyond) {
-            if room == 0 {
-                return;
-            }
-            if let Some(value) = of(partitions.get(&index).copied()) {
+        let looked_through = if room == 0 { 0 } else { i32::try_from(count).unwrap_or(i32::MAX) };
+        let others = partitions.range(looked_through..).map(|(index, _)| *index);
+        for index in (0..looked_through).chain(others) {
+            let row = partitions.get(&index).copied();
+            if row.is_none() {
+                if room == 0 {
+                    continue;
+                }
                 room -= 1;
+            }
+            if let Some(value) = of(row) {
                 let index = index.to_string();
                 let labels = [("consumergroup", *group), ("topic", topic), ("partition", &index)];
                 family.sample(&labels, value);

@@ -162,6 +162,9 @@ async fn a_scrape_of_a_thousand_partitions_and_a_hundred_groups_is_cheap() {
     let families = scrape(&broker, "/metrics").await;
     assert_eq!(families["towpath_group_lag_records"].samples.len(), 1_000);
     assert!(1_000 < families["kafka_topic_partition_current_offset"].samples.len());
+    let shown = families["kafka_consumergroup_lag"].samples.iter();
+    let committed = shown.filter(|sample| 0.0 <= sample.value).count();
+    assert_eq!(committed, 1_000, "no offset gives way to one that is missing");
     let cpu = |families: &BTreeMap<String, Family>| {
         value(families, "process_cpu_seconds", &[]).unwrap_or_default()
     };

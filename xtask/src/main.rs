@@ -24,7 +24,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
   test [--ci]      install what the tests need and run them all
   clients …        only the real clients, against the product or any broker
   compat …         other projects' own test suites against the product
-  sim …            the simulator: --seeds N, --seed S, --profile P, --check-determinism
+  sim …            the simulator: --seeds N, --seed S, --profile P, --mutants, --shrink, --campaign
   bench …          measure the broker: rows by name, --list; `bench kafka …` measures Kafka beside it
   costs            count instructions, allocations and system calls per request, against a baseline
   kill --times N   kill the real broker under load, and check that nothing acknowledged is lost

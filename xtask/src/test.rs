@@ -145,6 +145,7 @@ impl Run {
     fn campaigns(&mut self) {
         let seeds = SEEDS_MIN.to_string();
         self.step("simulation", || crate::sim::run(&words(&["--seeds", &seeds])));
+        self.step("simulation, planted bugs", || crate::sim::run(&words(&["--mutants"])));
         self.step("simulation, determinism", || {
             crate::sim::run(&words(&["--check-determinism", "--seeds", "50"]))
         });

@@ -202,5 +202,36 @@ pub(super) fn mutants(only: Option<Mutant>, threads: usize) -> Result<bool, Stri
         }
     }
     println!("mutants: {found} of {} found", all.len());
-    Ok(found == all.len())
+    Ok(replay_scenarios(only)? && found == all.len())
+}
+
+/// Runs that were kept of planted bugs still show them.
+fn replay_scenarios(only: Option<Mutant>) -> Result<bool, String> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let entries = std::fs::read_dir(&directory).map_err(|error| error.to_string())?;
+    let mut is_good = true;
+    for entry in entries {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        let scenario = Scenario::parse(&text)?;
+        let Some(mutant) = scenario.mutant.filter(|mutant| only.is_none_or(|o| o == *mutant))
+        else {
+            continue;
+        };
+        mutants::plant(Some(mutant))?;
+        let trace = Trace::hashing().keeping(Some(scenario.kept));
+        let result = campaign::run_traced(scenario.profile, scenario.seed, &trace);
+        mutants::plant(None)?;
+        let broken = result.err().map(|failure| failure.violation.invariant);
+        if broken == Some(scenario.breaks.as_str()) {
+            println!("replayed {}", path.display());
+            continue;
+        }
+        is_good = false;
+        let (name, profile) = (mutant.name(), scenario.profile.name());
+        println!("STALE    {}: it breaks {broken:?} now, not {}", path.display(), scenario.breaks);
+        println!("         renew it: cargo xtask sim --mutant {name} --profile {profile} \\");
+        println!("           --seed <one that --mutants names> --shrink --save {}", path.display());
+    }
+    Ok(is_good)
 }

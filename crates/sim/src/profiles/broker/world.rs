@@ -95,6 +95,8 @@ impl World {
             property("log.segment.bytes", swarm.segment_bytes.to_string()),
             property("log.index.interval.bytes", "400".to_owned()),
             property("log.retention.check.interval.ms", "1000".to_owned()),
+            // Longer than all pauses of a run together, shorter than a jump of the wall clock.
+            property("producer.id.expiration.ms", "14400000".to_owned()),
             property("log.cleaner.backoff.ms", "0".to_owned()),
         ]);
         let machine = Machine::new(&mut rng, trace, swarm.limits, statics);

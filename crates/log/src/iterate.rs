@@ -111,7 +111,7 @@ impl<'l, D: Disk> Walk<'l, D> {
 
     fn pass_damage(&mut self) -> Result<(), LogError> {
         let next = self.next;
-        let Some(damage) = self.log.damage.iter().find(|d| d.from <= next && next < d.to) else {
+        let Some(damage) = self.log.damage.at(next) else {
             return Ok(());
         };
         if self.with_bodies {

@@ -15,6 +15,7 @@
 mod checkpoint;
 mod commit;
 mod compact;
+mod damage;
 mod directory;
 pub mod disk;
 mod envelope;
@@ -45,6 +46,7 @@ pub use commit::{CommitError, Committed, Dirty};
 pub use compact::{
     Compacted, Compaction, CompactionError, CompactionRules, CompactionState, Replacement, Step,
 };
+pub use damage::{DamageCause, DamagedRange};
 pub use directory::{DataDirectory, OpenReport, WriteAheadLimits};
 pub use error::{LogError, OpenError, ReadError};
 pub use identity::{Identity, LastStop};

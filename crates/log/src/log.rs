@@ -21,13 +21,13 @@ use towpath_records::BatchHeader;
 
 use crate::checkpoint::{Checkpoints, Point};
 use crate::commit::{CheckpointPlan, Committed, Dirty, Piece};
+use crate::damage::{Damage, DamageList, DamagedRange};
 use crate::directory::DataDirectory;
 use crate::disk::{Disk, DiskFile};
 use crate::error::{LogError, is_full};
 use crate::files::{OpenSegment, OpenSegments};
 use crate::index::{self, Indexed, SparseIndex};
 use crate::place::FileKind;
-use crate::recover::Damage;
 use crate::segment::Summary;
 
 /// The first space that a segment reserves.
@@ -104,7 +104,7 @@ pub struct Log<D: Disk> {
     /// Leader epochs and their first offsets; both rise.
     pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,
     /// Records that were durable and are unreadable.
-    pub(crate) damage: Vec<Damage>,
+    pub(crate) damage: DamageList,
     /// Directories that must be synced before anything new in them counts.
     pub(crate) new_names: Vec<PathBuf>,
     /// Those of them that a round has taken along and not yet brought back.
@@ -551,6 +551,29 @@ impl<D: Disk> Log<D> {
     #[must_use]
     pub fn durable_offset(&self) -> Offset {
         self.durable.offset
+    }
+
+    /// Records that were durable and are unreadable, as far as anybody has noticed.
+    #[must_use]
+    pub fn damaged(&self) -> Vec<DamagedRange> {
+        self.damage.ranges()
+    }
+
+    /// Notes damage that was found, for good; returns whether it was not known. Who reads there is
+    /// refused from now on, whatever becomes of the file.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub(crate) fn note_damage(&mut self, found: &[Damage]) -> Result<bool, LogError> {
+        let mut is_news = false;
+        for damage in found {
+            is_news |= self.damage.add(*damage);
+        }
+        is_news |= self.damage.clip(self.log_start, self.log_end);
+        if is_news && !self.directory.is_failed() {
+            self.damage.save(self.disk(), &self.path)?;
+        }
+        Ok(is_news)
     }
 
     /// Bytes of all batches, those below the log start offset in the oldest segment included.

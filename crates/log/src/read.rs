@@ -133,10 +133,10 @@ impl<D: Disk> Log<D> {
         if from < self.log_start || self.log_end < from {
             return Err(ReadError::OutOfRange { start: self.log_start, end: self.log_end });
         }
-        if let Some(damage) = self.damage.iter().find(|d| d.from <= from && from < d.to) {
+        if let Some(damage) = self.damage.at(from) {
             return Err(ReadError::CorruptBatch { from: damage.from, to: damage.to });
         }
-        let next_damage = self.damage.iter().map(|d| d.from).find(|at| from < *at);
+        let next_damage = self.damage.next_after(from);
         let readable = end.min(self.log_end);
         let end = readable.min(next_damage.unwrap_or(self.log_end));
         if end <= from {

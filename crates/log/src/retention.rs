@@ -115,7 +115,9 @@ impl<D: Disk> Log<D> {
             self.epochs = epochs;
             return Err(error);
         }
-        self.damage.retain(|damage| offset < damage.to);
+        if self.damage.clip(offset, self.log_end) {
+            self.damage.save(self.disk(), &self.path)?;
+        }
         self.remove_below_start()
     }
 

@@ -77,7 +77,9 @@ impl<D: Disk> Log<D> {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
         self.epochs.retain(|(_, first)| *first < to.offset);
-        self.damage.retain(|damage| damage.from < to.offset);
+        if self.damage.clip(self.log_start, to.offset) {
+            self.damage.save(self.disk(), &self.path)?;
+        }
         self.clean = self.clean.min(to.offset);
         if to.offset < self.durable.offset {
             self.durable = to;

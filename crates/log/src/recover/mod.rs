@@ -16,7 +16,6 @@
 
 mod walk;
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -27,6 +26,7 @@ use towpath_records::BatchHeader;
 
 use crate::checkpoint::{self, Checkpoints, Point};
 use crate::compact;
+use crate::damage::{Damage, DamageCause, DamageList, DamagedRange, Loaded};
 use crate::directory::DataDirectory;
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
@@ -63,8 +63,10 @@ pub struct Recovery {
     pub partition: TopicPartition,
     /// The end that was cut off, if one was.
     pub cut: Option<Cut>,
-    /// Records that were durable and are unreadable.
-    pub damage: Vec<Range<Offset>>,
+    /// Records that were durable and are unreadable, found now or before.
+    pub damage: Vec<DamagedRange>,
+    /// How many of these ranges nobody knew of before.
+    pub new_damage: usize,
     /// Bytes that were read.
     pub scanned_bytes: u64,
 }
@@ -79,20 +81,11 @@ impl Recovery {
             None => Ok(()),
             Some(range) => Err(LogError::Corrupt {
                 partition: self.partition,
-                from: range.start,
-                to: range.end,
+                from: range.offsets.start,
+                to: range.offsets.end,
             }),
         }
     }
-}
-
-/// Records `[from, to)` are unreadable; `resume` is where the batch at `to` lies, where it is in
-/// the same segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Damage {
-    pub(crate) from: Offset,
-    pub(crate) to: Offset,
-    pub(crate) resume: Option<(Offset, u64)>,
 }
 
 /// Opens the log at `place`. `replayed` is up to where the write-ahead file made it durable.
@@ -122,7 +115,10 @@ pub(crate) fn open<D: Disk>(
         epochs: checkpoints.latest.epochs.clone(),
         segments: Vec::new(),
         last: None,
-        damage: Vec::new(),
+        damage: DamageList::default(),
+        new_damage: 0,
+        gap_cause: None,
+        unsaved_indexes: Vec::new(),
         cut: None,
         scanned_bytes: 0,
         has_changed: false,
@@ -144,6 +140,15 @@ pub(crate) fn open<D: Disk>(
         recover.gaps_below = Offset(i64::MAX);
     }
     if has_directory {
+        match DamageList::load(&recover.disk, &recover.path, shows_cached)? {
+            Loaded::Nothing => {}
+            Loaded::Known(list) => recover.damage = list,
+            // Every batch is looked at.
+            Loaded::Unreadable => {
+                recover.readable = None;
+                recover.has_changed = true;
+            }
+        }
         recover.run()?;
     }
     recover.finish(directory, place, checkpoints, has_directory)
@@ -170,7 +175,13 @@ struct Recover<D: Disk> {
     segments: Vec<Summary>,
     /// File and index of the last of `segments`.
     last: Option<(D::File, SparseIndex)>,
-    damage: Vec<Damage>,
+    /// What was known and what was found.
+    damage: DamageList,
+    new_damage: usize,
+    /// What is wrong with the end of the segment before, which the next one shows to lack something.
+    gap_cause: Option<DamageCause>,
+    /// Indexes of segments with damage: not to be trusted before that is written down.
+    unsaved_indexes: Vec<index::Files>,
     cut: Option<Cut>,
     scanned_bytes: u64,
     /// Something was found that the checkpoint does not say.
@@ -294,8 +305,14 @@ impl<D: Disk> Recover<D> {
         }
         let summary = index::load_summary(&self.disk, &self.path, base)?;
         Ok(summary.filter(|summary| {
-            summary.is_sealed && summary.bytes <= length && Some(summary.next_offset) == next_base
+            let has_all = Some(summary.next_offset) == next_base
+                || next_base.is_some_and(|next| self.is_known_gone(summary.next_offset, next));
+            summary.is_sealed && summary.bytes <= length && has_all
         }))
+    }
+
+    fn is_known_gone(&self, from: Offset, to: Offset) -> bool {
+        self.damage.at(from).is_some_and(|damage| to <= damage.to)
     }
 
     /// What is known of the segment already: the prefix that its index describes, when the
@@ -382,7 +399,8 @@ impl<D: Disk> Recover<D> {
                 resumed.filter(|header| known.is_none_or(|known| header.base_offset() <= known));
             if let Some(header) = resumed {
                 let resume = Some((walk.summary.base_offset, walk.scan.position()));
-                self.note_damage(header.base_offset(), resume);
+                let cause = walk.cause_at(at)?;
+                self.note_damage(header.base_offset(), resume, cause);
                 walk.damaged = true;
                 walk.index.expect_entry();
                 return Ok(None);
@@ -395,6 +413,8 @@ impl<D: Disk> Recover<D> {
 
     /// Durable records are gone, and nothing valid follows them in their segment.
     fn lost_to_the_end(&mut self, walk: &mut Walk<D>, at: u64) -> Result<Next, LogError> {
+        let cause = walk.cause_at(at)?;
+        self.gap_cause = Some(cause);
         match (self.known, walk.next_base) {
             // The next segment tells how far the hole goes.
             (None, Some(_)) => {
@@ -411,15 +431,19 @@ impl<D: Disk> Recover<D> {
             }
             (Some(known), _) => {
                 walk.damaged = true;
-                self.note_damage(known, None);
+                self.note_damage(known, None, cause);
                 Ok(Next::Nothing)
             }
         }
     }
 
-    fn note_damage(&mut self, to: Offset, resume: Option<(Offset, u64)>) {
+    fn note_damage(&mut self, to: Offset, resume: Option<(Offset, u64)>, cause: DamageCause) {
         if self.expected < to {
-            self.damage.push(Damage { from: self.expected, to, resume });
+            let damage = Damage { from: self.expected, to, resume, cause };
+            if self.damage.add(damage) {
+                self.new_damage += 1;
+                self.has_changed = true;
+            }
             self.expected = to;
         }
     }
@@ -430,12 +454,13 @@ impl<D: Disk> Recover<D> {
         if base < self.expected {
             return Next::Nothing;
         }
+        let cause = self.gap_cause.take().unwrap_or(DamageCause::Missing);
         if base <= known {
-            self.note_damage(base, None);
+            self.note_damage(base, None, cause);
             return Next::Segment;
         }
         if self.expected < known {
-            self.note_damage(known, None);
+            self.note_damage(known, None, cause);
         } else {
             let at = self.expected;
             self.cut.get_or_insert(Cut { at, bytes: 0, was_reordered: true, is_suspect: false });
@@ -476,8 +501,7 @@ impl<D: Disk> Recover<D> {
             return self.remove_segments(&[base]);
         }
         if walk.damaged {
-            // Without an index every start scans the segment, and finds the damage, again.
-            remove_index_files(&self.disk, &self.path, base)?;
+            self.unsaved_indexes.push(index::Files::new(&self.path, &walk.index, &walk.summary));
         } else if walk.summary.is_sealed && scanned_from < walk.summary.bytes {
             let files = index::Files::new(&self.path, &walk.index, &walk.summary);
             self.save_index(&files)?;
@@ -527,7 +551,7 @@ impl<D: Disk> Recover<D> {
         if self.segments.is_empty() {
             self.expected = self.expected.max(self.log_start);
             let known = self.known.unwrap_or(self.log_start);
-            self.note_damage(known, None);
+            self.note_damage(known, None, DamageCause::Missing);
         }
         self.drop_empty_end()?;
         if self.expected < self.log_start {
@@ -537,10 +561,8 @@ impl<D: Disk> Recover<D> {
             self.expected = self.log_start;
         }
         let log_start = self.log_start;
-        self.damage.retain(|damage| log_start < damage.to);
-        for damage in &mut self.damage {
-            damage.from = damage.from.max(log_start);
-        }
+        // What lies beyond the end was cut: other records have its offsets.
+        self.has_changed |= self.damage.clip(log_start, self.expected);
         let durable = Point {
             offset: self.expected,
             segment: self.segments.last().map(|last| last.base_offset),
@@ -559,6 +581,10 @@ impl<D: Disk> Recover<D> {
         if self.has_changed && has_directory {
             let failed = LogError::io("sync names in", &self.path);
             self.disk.sync_dir(&self.path).map_err(failed)?;
+            self.damage.save(&self.disk, &self.path)?;
+            for files in &self.unsaved_indexes {
+                self.save_index(files)?;
+            }
             self.save(&mut checkpoints, &active, durable)?;
         } else {
             checkpoints.latest.log_start = self.log_start;
@@ -567,9 +593,13 @@ impl<D: Disk> Recover<D> {
         }
         let checkpoint_is_due = is_behind && !self.has_changed;
         let partition = place.partition();
-        let damage = self.damage.iter().map(|damage| damage.from..damage.to).collect();
-        let scanned_bytes = self.scanned_bytes;
-        let recovery = Recovery { partition, cut: self.cut, damage, scanned_bytes };
+        let recovery = Recovery {
+            partition,
+            cut: self.cut,
+            damage: self.damage.ranges(),
+            new_damage: self.new_damage,
+            scanned_bytes: self.scanned_bytes,
+        };
         let log = Log {
             directory,
             partition,

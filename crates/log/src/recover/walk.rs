@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use towpath_model::Offset;
-use towpath_records::BatchHeader;
+use towpath_records::{BatchHeader, HEADER_LEN};
 
 use super::ZEROS_READ_MAX;
+use crate::damage::DamageCause;
 use crate::disk::{Disk, DiskFile};
 use crate::envelope::read_full;
 use crate::error::LogError;
@@ -84,6 +85,16 @@ impl<D: Disk> Walk<D> {
         let within = claimed.max(used).saturating_sub(first).div_ceil(SECTOR);
         let is_torn = is_short || sectors.by_ref().take(within).any(|s| s.iter().all(|b| *b == 0));
         Ok((used as u64, is_torn))
+    }
+
+    /// What is wrong where a batch should begin: something else is there, or nothing.
+    pub(super) fn cause_at(&self, at: u64) -> Result<DamageCause, LogError> {
+        let mut bytes = [0; HEADER_LEN];
+        let size = self.length.saturating_sub(at).min(HEADER_LEN as u64) as usize;
+        let failed = LogError::io("read", &self.path);
+        let read = read_full(&self.file, &mut bytes[..size], at).map_err(failed)?;
+        let is_nothing = bytes[..read].iter().all(|byte| *byte == 0);
+        Ok(if is_nothing { DamageCause::Missing } else { DamageCause::Changed })
     }
 
     pub(super) fn truncate(&mut self, at: u64) -> Result<(), LogError> {

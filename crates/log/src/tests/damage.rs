@@ -99,7 +99,7 @@ fn damage_below_the_durable_offset_is_reported_and_never_cut() {
         let (directory, _) = open(&disk);
         let (log, recovery) = open_log(&directory, 0);
         assert_eq!(recovery.cut, None);
-        assert_eq!(recovery.damage, vec![Offset(4)..Offset(6)]);
+        assert_eq!(recovery.damage, vec![changed(4, 6)]);
         assert!(matches!(recovery.refuse_damage(), Err(LogError::Corrupt { .. })));
         for offset in 0..12 {
             let read = log.read(Offset(offset), Offset(12), 9999, true);
@@ -142,7 +142,7 @@ fn a_durable_end_that_is_gone_is_damage_and_its_offsets_are_not_used_again() {
     disk.overwrite(&file(0, SEGMENT), &content);
     let (directory, _) = open(&disk);
     let (mut log, recovery) = open_log(&directory, 0);
-    assert_eq!(recovery.damage, vec![Offset(6)..Offset(8)]);
+    assert_eq!(recovery.damage, vec![missing(6, 8)]);
     assert_eq!(log.log_end_offset(), Offset(8));
     let next = append(&mut log, 1, 10);
     assert_eq!(contents(&log, Offset(8)), next);
@@ -164,7 +164,7 @@ fn a_missing_segment_is_damage() {
     crate::disk::Disk::remove_file(&disk, &file(0, "00000000000000000001.log")).unwrap();
     let (directory, _) = open(&disk);
     let (log, recovery) = open_log(&directory, 0);
-    assert_eq!(recovery.damage, vec![Offset(1)..Offset(2)]);
+    assert_eq!(recovery.damage, vec![missing(1, 2)]);
     assert_eq!(contents(&log, Offset(2)), all[2]);
     let first = log.read(Offset(0), Offset(3), 9999, true).unwrap().unwrap();
     assert_eq!(first.read().unwrap(), all[0]);
@@ -206,4 +206,82 @@ fn damaged_indexes_are_rebuilt_and_damaged_checkpoints_lose_nothing() {
     let (log, recovery) = open_log(&directory, 0);
     assert_eq!((recovery.damage, recovery.cut), (vec![], None));
     assert_eq!(contents(&log, Offset(0)), all);
+}
+
+/// Three small segments of one batch each and a checkpoint, after a kill, the second one damaged.
+fn second_segment_damaged() -> (MemoryDisk, Vec<Vec<u8>>) {
+    let disk = MemoryDisk::default();
+    let (directory, _) = open(&disk);
+    let (mut log, _) = open_log(&directory, 0);
+    let all: Vec<Vec<u8>> = (0..3).map(|_| append(&mut log, 2, 900)).collect();
+    log.save_checkpoint().unwrap();
+    drop((log, directory));
+    disk.kill();
+    disk.flip(&file(0, "00000000000000000002.log"), 700);
+    disk.flip(&file(0, "00000000000000000002.index"), 30);
+    (disk, all)
+}
+
+#[test]
+fn damage_that_was_found_once_is_remembered_and_not_looked_for_again() {
+    let (disk, all) = second_segment_damaged();
+    for start in 0..3 {
+        let (directory, _) = open(&disk);
+        let (log, recovery) = open_log(&directory, 0);
+        assert_eq!((recovery.cut, recovery.damage), (None, vec![changed(2, 4)]));
+        assert_eq!(recovery.new_damage, usize::from(start == 0));
+        assert_eq!(recovery.scanned_bytes < 1500, start != 0, "start {start}");
+        let refused = log.read(Offset(2), Offset(6), 9999, true);
+        assert!(matches!(refused, Err(ReadError::CorruptBatch { .. })), "{refused:?}");
+        assert_eq!(contents(&log, Offset(4)), all[2]);
+        drop((log, directory));
+        disk.kill();
+    }
+    // Without the file nothing but a look at every batch tells.
+    disk.flip(&file(0, "damage"), 20);
+    let (directory, _) = open(&disk);
+    let (_, recovery) = open_log(&directory, 0);
+    assert_eq!((recovery.damage, recovery.new_damage), (vec![changed(2, 4)], 1));
+}
+
+#[test]
+fn damage_is_forgotten_with_its_records() {
+    let (disk, all) = second_segment_damaged();
+    let (directory, _) = open(&disk);
+    let (mut log, _) = open_log(&directory, 0);
+    log.start_moves_to(Offset(3)).unwrap();
+    assert_eq!(log.damaged(), vec![changed(3, 4)]);
+    log.start_moves_to(Offset(4)).unwrap();
+    assert_eq!(log.damaged(), vec![]);
+    assert!(!crate::disk::Disk::exists(&disk, &file(0, "damage")).unwrap());
+    drop((log, directory));
+    disk.power_cut(&mut Dice(3));
+    let (directory, _) = open(&disk);
+    let (log, recovery) = open_log(&directory, 0);
+    assert_eq!(recovery.damage, vec![]);
+    assert_eq!(contents(&log, Offset(4)), all[2]);
+}
+
+#[test]
+fn a_start_that_finds_damage_may_end_anywhere() {
+    let (disk, all) = second_segment_damaged();
+    for call in 1..40 {
+        for seed in 0..4 {
+            let disk = disk.copy();
+            disk.stop_after(call);
+            let opened = Directory::open_with(
+                disk.clone(),
+                ROOT.as_ref(),
+                identity,
+                "boot",
+                super::fixture::LIMITS,
+            );
+            drop(opened.map(|(directory, _)| drop(directory.open_log(place(0), CONFIG))));
+            if seed == 0 { disk.kill() } else { disk.power_cut(&mut Dice(seed)) }
+            let (directory, _) = open(&disk);
+            let (log, recovery) = open_log(&directory, 0);
+            assert_eq!(recovery.damage, vec![changed(2, 4)], "stopped at {call}, seed {seed}");
+            assert_eq!(contents(&log, Offset(4)), all[2]);
+        }
+    }
 }

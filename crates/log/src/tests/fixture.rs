@@ -10,8 +10,8 @@ use towpath_records::{BatchBuilder, BatchHeader, Compression, set_leader_epoch};
 
 use crate::testing::MemoryDisk;
 use crate::{
-    Appended, DataDirectory, Identity, Log, LogConfig, LogError, LogPlace, OpenReport, Recovery,
-    WriteAheadLimits,
+    Appended, DamageCause, DamagedRange, DataDirectory, Identity, Log, LogConfig, LogError,
+    LogPlace, OpenReport, Recovery, WriteAheadLimits,
 };
 
 pub(crate) const ROOT: &str = "/data";
@@ -108,4 +108,12 @@ pub(crate) fn contents(log: &TestLog, from: Offset) -> Vec<u8> {
     }
     assert_eq!(at, log.log_end_offset());
     all
+}
+
+pub(crate) fn changed(from: i64, to: i64) -> DamagedRange {
+    DamagedRange { offsets: Offset(from)..Offset(to), cause: DamageCause::Changed }
+}
+
+pub(crate) fn missing(from: i64, to: i64) -> DamagedRange {
+    DamagedRange { offsets: Offset(from)..Offset(to), cause: DamageCause::Missing }
 }

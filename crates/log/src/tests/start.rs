@@ -167,5 +167,5 @@ fn what_was_acknowledged_long_ago_is_told_from_an_unfinished_write() {
     disk.flip(&file(0, SEGMENT), first.len() + 70);
     let (directory, _) = open(&disk);
     let (_, recovery) = open_log(&directory, 0);
-    assert_eq!((recovery.cut, recovery.damage), (None, vec![Offset(2)..Offset(4)]));
+    assert_eq!((recovery.cut, recovery.damage), (None, vec![changed(2, 4)]));
 }

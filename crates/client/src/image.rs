@@ -44,6 +44,16 @@ pub struct Partition {
     pub replicas: Vec<BrokerId>,
     /// Who of them is in sync.
     pub in_sync: Vec<BrokerId>,
+    /// Who of them cannot read its files.
+    pub offline: Vec<BrokerId>,
+}
+
+impl Partition {
+    /// Whether somebody leads it who can serve it.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.leader.is_some_and(|leader| !self.offline.contains(&leader))
+    }
 }
 
 /// One topic.
@@ -165,6 +175,7 @@ fn read_topic(
             leader_epoch: LeaderEpoch(partition.leader_epoch),
             replicas: ids(&partition.replica_nodes),
             in_sync: ids(&partition.isr_nodes),
+            offline: ids(&partition.offline_replicas),
         })
         .collect();
     partitions.sort_by_key(|partition| partition.index);

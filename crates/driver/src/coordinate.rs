@@ -23,6 +23,9 @@ pub enum NotCoordinator {
     /// Another broker leads the partition, or its disk failed.
     #[error("this broker does not lead the partition that holds this state")]
     NotLeader,
+    /// The partition should be led here and cannot be.
+    #[error("the partition that holds this state is offline on this broker; its log says why")]
+    Offline,
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
@@ -132,7 +135,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         place: TopicPartition,
         ask: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> bool,
     ) -> Result<(), NotCoordinator> {
-        let cell = self.cell(place).ok_or(NotCoordinator::NotLeader)?;
+        let cell = self.cell(place).ok_or_else(|| match self.offline(place) {
+            Some(_) => NotCoordinator::Offline,
+            None => NotCoordinator::NotLeader,
+        })?;
         let asked = self.step(&cell, |slot, now, out| !slot.closed && ask(slot, now, out));
         asked.then_some(()).ok_or(NotCoordinator::NotLeader)
     }

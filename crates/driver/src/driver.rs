@@ -17,6 +17,7 @@ use crate::cell::{Cell, Slot};
 use crate::compact::{CompactionTotals, Compactor};
 use crate::deadlines::Deadlines;
 use crate::lag::LagWatch;
+use crate::offline::Offline;
 use crate::retire::GuardBook;
 use crate::world::{Clock, Delivery, Net};
 
@@ -65,6 +66,8 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     /// Held by the one thread that compacts.
     pub(crate) compactor: Mutex<Compactor<D>>,
     pub(crate) compaction_totals: Mutex<CompactionTotals>,
+    /// Partitions that should be led here and are not served.
+    pub(crate) offline: Mutex<BTreeMap<TopicPartition, Offline>>,
     /// Logs of deleted topics, to be removed from disk by the upkeep.
     pub(crate) doomed: Mutex<Vec<Arc<Cell<D>>>>,
     /// What retention's guard holds, and what groups have lost.

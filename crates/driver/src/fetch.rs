@@ -62,6 +62,9 @@ pub enum FetchRefusal {
         /// What there is.
         position: Position,
     },
+    /// The partition should be led here and cannot be.
+    #[error("{0}")]
+    Offline(String),
     /// The bytes there are damaged.
     #[error("the records there are damaged: {0}")]
     Corrupt(String),
@@ -108,12 +111,18 @@ impl<D: Disk> Slot<D> {
 }
 
 fn refused(error: &LogError) -> FetchRefusal {
-    FetchRefusal::Storage(error.to_string())
+    match error {
+        LogError::Corrupt { .. } => FetchRefusal::Corrupt(error.to_string()),
+        _ => FetchRefusal::Storage(error.to_string()),
+    }
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     fn led(&self, id: TopicPartition) -> Result<Arc<Cell<D>>, FetchRefusal> {
-        self.cell(id).ok_or(FetchRefusal::NotLeader)
+        self.cell(id).ok_or_else(|| match self.offline(id) {
+            Some(offline) => FetchRefusal::Offline(offline.to_string()),
+            None => FetchRefusal::NotLeader,
+        })
     }
 
     /// The lines of a partition.

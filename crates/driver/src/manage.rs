@@ -23,6 +23,9 @@ pub enum DeleteRecordsRefusal {
     /// This broker does not lead the partition.
     #[error("this broker does not lead the partition")]
     NotLeader,
+    /// The partition should be led here and cannot be.
+    #[error("{0}")]
+    Offline(String),
     /// Only what is committed can be deleted.
     #[error("offset {asked} lies beyond the high watermark {high_watermark}")]
     BeyondHighWatermark {
@@ -90,6 +93,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// The records go from the disk in the next upkeep: until then who reads them may go on.
     fn forget_partition(&self, id: TopicPartition) {
         let removed = self.cells.write().expect("no panic holds the map").remove(&id);
+        self.delete_offline(id);
         if let Some(cell) = removed {
             self.close(&cell, Outcome::NotLeader);
             self.doomed.lock().expect("no panic holds the list").push(cell);
@@ -127,7 +131,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         id: TopicPartition,
         before: Option<Offset>,
     ) -> Result<Offset, DeleteRecordsRefusal> {
-        let cell = self.cell(id).ok_or(DeleteRecordsRefusal::NotLeader)?;
+        let cell = self.cell(id).ok_or_else(|| match self.offline(id) {
+            Some(offline) => DeleteRecordsRefusal::Offline(offline.to_string()),
+            None => DeleteRecordsRefusal::NotLeader,
+        })?;
         let readers = self.readers_before_deletion(&cell);
         let (result, start) = self.step(&cell, |slot, _, out| {
             let result = delete_below(slot, before, out);

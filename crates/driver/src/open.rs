@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use towpath_broker::{Host, Outcome, State};
 use towpath_log::disk::Disk;
 use towpath_log::{
-    DataDirectory, Identity, LastStop, LogConfig, LogError, LogPlace, Recovery, WriteAheadLimits,
+    DamagedRange, DataDirectory, Identity, LastStop, LogConfig, LogError, LogPlace, Recovery,
+    WriteAheadLimits,
 };
 use towpath_metadata::{self as metadata, Image, Metadata, PartitionState, Topic};
 use towpath_model::mutant::{self, Mutant};
@@ -125,6 +126,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             unflushed: Mutex::new(Vec::new()),
             deadlines: Mutex::default(),
             kept_up_at: Mutex::new(None),
+            offline: Mutex::default(),
             doomed: Mutex::new(Vec::new()),
             compactor: Mutex::default(),
             compaction_totals: Mutex::default(),
@@ -204,7 +206,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         Ok(())
     }
 
-    /// Opens every partition that is led here; where one cannot be, the first of them is the error.
+    /// Opens every partition that is led here; one that cannot be read keeps no other from it. Where
+    /// the disk takes no writes, that is the error.
     fn open_all(&self, image: &Image) -> Result<(), OpenError> {
         let mut all = Vec::new();
         for topic in image.topics() {
@@ -236,12 +239,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return Ok(());
         }
         let config = Arc::new(image.effective_config(topic));
-        let opened = self.open_partition(id, image, topic, leadership, &config);
-        let cell = opened.map_err(|source| OpenError::Partition {
-            topic: topic.name.clone(),
-            partition,
-            source,
-        })?;
+        let cell = match self.open_partition(id, image, topic, leadership, &config) {
+            Ok(cell) => cell,
+            Err(error) if error.is_of_one_partition() => {
+                self.take_offline(id, topic.name.clone(), &error.to_string());
+                return Ok(());
+            }
+            Err(source) => {
+                return Err(OpenError::Partition { topic: topic.name.clone(), partition, source });
+            }
+        };
+        self.back_online(id);
         self.resume(&cell);
         self.cells.write().expect("no panic holds the map").insert(id, Arc::clone(&cell));
         // The timer passes over a deadline of a partition that it does not find.
@@ -334,9 +342,15 @@ fn report(recovery: &Recovery, topic: &TopicName) {
         tracing::info!(%topic, %partition, log_end_offset = %cut.at, bytes = cut.bytes,
             "an unfinished write at the end of the log was cut; nobody had been promised it");
     }
-    for range in &recovery.damage {
-        tracing::error!(%topic, %partition, from = %range.start, to = %range.end,
-            "records that were durable are damaged: reading them is refused, the others are served");
+    report_damage(topic, recovery.partition.partition, &recovery.damage);
+}
+
+pub(crate) fn report_damage(topic: &TopicName, partition: PartitionIndex, damage: &[DamagedRange]) {
+    for DamagedRange { offsets, cause } in damage {
+        tracing::error!(%topic, %partition, from = %offsets.start, to = %offsets.end, %cause,
+            "records that were acknowledged are damaged. Reading them is refused, all others are \
+             served; a reader goes on behind them by seeking to the end of the range. Restore them \
+             from a copy, or delete the records up to there once nobody needs what is before");
     }
 }
 

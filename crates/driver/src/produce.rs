@@ -35,6 +35,9 @@ pub enum ProduceFailure {
     /// This broker does not lead the partition.
     #[error("this broker does not lead the partition")]
     NotLeader,
+    /// The partition should be led here and cannot be.
+    #[error("{0}")]
+    Offline(String),
     /// The replication core refuses.
     #[error(transparent)]
     Refused(#[from] ProduceRefusal),
@@ -59,7 +62,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         acks: Acks,
         token: Token,
     ) -> Result<Produced, ProduceFailure> {
-        let cell = self.cell(id).ok_or(ProduceFailure::NotLeader)?;
+        let cell = self.cell(id).ok_or_else(|| match self.offline(id) {
+            Some(offline) => ProduceFailure::Offline(offline.to_string()),
+            None => ProduceFailure::NotLeader,
+        })?;
         self.step(&cell, |slot, now, out| {
             if slot.closed {
                 return Err(ProduceFailure::NotLeader);

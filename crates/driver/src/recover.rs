@@ -33,6 +33,16 @@ pub enum RecoverError {
     },
 }
 
+impl RecoverError {
+    /// Whether only this partition cannot be used.
+    pub(crate) fn is_of_one_partition(&self) -> bool {
+        match self {
+            RecoverError::Log(error) => error.is_of_one_log(),
+            RecoverError::Record { .. } => true,
+        }
+    }
+}
+
 /// Most bytes that the records of one of our own batches may have.
 const STATE_BATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -12,7 +12,9 @@ use crate::api_error::{ApiError, Code, OffsetRange};
 /// Of a state that could not be asked or did not answer.
 pub(crate) fn of_unavailable(unavailable: Unavailable) -> ApiError {
     let code = match unavailable {
-        Unavailable::NotCoordinator(NotCoordinator::NoTopic | NotCoordinator::NotLeader)
+        Unavailable::NotCoordinator(
+            NotCoordinator::NoTopic | NotCoordinator::NotLeader | NotCoordinator::Offline,
+        )
         | Unavailable::Resigned => Code::Unavailable,
         Unavailable::Storage => Code::StorageFailed,
         Unavailable::Stopping => Code::Stopping,
@@ -58,9 +60,8 @@ pub(crate) fn of_publish(error: &PublishError) -> ApiError {
         PublishError::NotAppended(ProduceFailure::NotLeader) | PublishError::Resigned => {
             ApiError::new(Code::Unavailable, text).with_help("try again")
         }
-        PublishError::NotAppended(ProduceFailure::Storage(_)) | PublishError::StorageFailed => {
-            ApiError::new(Code::StorageFailed, text)
-        }
+        PublishError::NotAppended(ProduceFailure::Storage(_) | ProduceFailure::Offline(_))
+        | PublishError::StorageFailed => ApiError::new(Code::StorageFailed, text),
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce(refusal),
         PublishError::TimedOut(_) => ApiError::new(Code::NotCommittedInTime, text).with_help(
             "it may have been published or not; with producer_id and sequence a repeat is safe",
@@ -96,7 +97,9 @@ pub(crate) fn of_fetch(refusal: &FetchRefusal) -> ApiError {
             error
         }
         FetchRefusal::Corrupt(_) => ApiError::new(Code::RecordsDamaged, refusal.to_string()),
-        FetchRefusal::Storage(_) => ApiError::new(Code::StorageFailed, refusal.to_string()),
+        FetchRefusal::Storage(_) | FetchRefusal::Offline(_) => {
+            ApiError::new(Code::StorageFailed, refusal.to_string())
+        }
     }
 }
 

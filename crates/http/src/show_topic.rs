@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
+use towpath_driver::DamagedRange;
 use towpath_model::properties::{Durability, TopicConfig};
 use towpath_model::{PartitionIndex, TopicId, TopicPartition};
 
@@ -35,6 +36,9 @@ struct ShownPartition {
     /// Where the topic is compacted.
     #[serde(skip_serializing_if = "Option::is_none")]
     compaction: Option<ShownCompaction>,
+    /// Acknowledged messages that cannot be read any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged: Vec<DamagedMessages>,
 }
 
 #[derive(Serialize)]
@@ -47,6 +51,13 @@ struct ShownCompaction {
     last_run_ms: Option<i64>,
     /// Why it is not compacted any more.
     stopped: Option<String>,
+}
+
+#[derive(Serialize)]
+struct DamagedMessages {
+    first_offset: i64,
+    end_offset: i64,
+    cause: String,
 }
 
 pub(crate) async fn handle(
@@ -78,6 +89,16 @@ pub(crate) fn show(app: &App, name: &str) -> Result<ShownTopic, ApiError> {
     })
 }
 
+impl DamagedMessages {
+    fn of(range: &DamagedRange) -> DamagedMessages {
+        DamagedMessages {
+            first_offset: range.offsets.start.0,
+            end_offset: range.offsets.end.0,
+            cause: range.cause.to_string(),
+        }
+    }
+}
+
 fn promise(durability: Durability) -> &'static str {
     match durability {
         Durability::Synced => "an acknowledged message is on disk",
@@ -102,5 +123,6 @@ fn partition(app: &App, topic: TopicId, index: i32) -> Option<ShownPartition> {
             last_run_ms: compaction.last_run.map(|at| at.0),
             stopped: compaction.stopped,
         }),
+        damaged: app.node.driver().damage(id).iter().map(DamagedMessages::of).collect(),
     })
 }

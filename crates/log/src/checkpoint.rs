@@ -5,7 +5,7 @@
 //! when the log start moves), so the writer keeps the newest of every part and sits behind a lock.
 
 use std::io::IoSlice;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use towpath_model::{LeaderEpoch, Offset};
 
@@ -168,6 +168,20 @@ impl<D: Disk> Checkpoints<D> {
             _ => Found::Readable,
         };
         Ok((checkpoints, found))
+    }
+
+    /// Names of the files that are there and are not what was written.
+    pub(crate) fn unreadable(disk: &D, directory: &Path) -> Result<Vec<&'static str>, LogError> {
+        let mut unreadable = Vec::new();
+        for name in NAMES {
+            let path = directory.join(name);
+            envelope::drop_cached(disk, &path)?;
+            let bytes = envelope::read_file(disk, &path, BYTES_MAX)?;
+            if bytes.is_some_and(|bytes| Checkpoint::decode(&bytes).is_none()) {
+                unreadable.push(name);
+            }
+        }
+        Ok(unreadable)
     }
 
     /// Writes `latest` as the next generation; durable when this returns.

@@ -95,6 +95,9 @@ pub(crate) struct Inner<D: Disk> {
     generations: Mutex<BTreeMap<TopicPartition, Arc<AtomicU64>>>,
     /// Up to where the write-ahead file says logs are durable, until they are opened.
     replayed: Mutex<BTreeMap<TopicPartition, Offset>>,
+    /// Logs whose newest records wait in the write-ahead files for a start that can read their
+    /// segments, and why this one could not.
+    unreplayed: BTreeMap<TopicPartition, String>,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -170,6 +173,7 @@ impl<D: Disk> DataDirectory<D> {
             write_ahead: Mutex::new(write_ahead),
             generations: Mutex::new(BTreeMap::new()),
             replayed: Mutex::new(durable),
+            unreplayed: replayed.unreplayed,
             _lock: lock,
         };
         Ok((DataDirectory { inner: Arc::new(inner) }, report))
@@ -226,6 +230,9 @@ impl<D: Disk> DataDirectory<D> {
         config: LogConfig,
     ) -> Result<(Log<D>, Recovery), LogError> {
         let partition = place.partition();
+        if let Some(reason) = self.inner.unreplayed.get(&partition) {
+            return Err(LogError::Unreplayed { reason: reason.clone() });
+        }
         let replayed = lock_of(&self.inner.replayed).get(&partition).copied();
         let (log, recovery) = recover::open(self.clone(), &place, config, replayed)?;
         self.mark_recovered(&log, replayed)?;

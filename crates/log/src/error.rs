@@ -29,6 +29,14 @@ pub enum LogError {
         /// The first failure.
         reason: String,
     },
+    /// A start could not read the log, and has set aside what it should have written into it.
+    #[error(
+        "{reason}; its newest records wait in the write-ahead file for a start that can read it"
+    )]
+    Unreplayed {
+        /// What that start met.
+        reason: String,
+    },
     /// Records that were durable are not readable any more.
     #[error("records [{from}, {to}) of partition {partition} are damaged")]
     Corrupt {
@@ -44,6 +52,19 @@ pub enum LogError {
 impl LogError {
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError {
         move |source| LogError::Io { doing, path: path.to_owned(), source }
+    }
+
+    /// Whether it concerns this log alone: what was asked of the disk was to read, or there is no
+    /// room. Anything else that the disk refuses says that nothing written to it is certain.
+    #[must_use]
+    pub fn is_of_one_log(&self) -> bool {
+        match self {
+            LogError::Io { doing, .. } => {
+                ["read", "open", "list", "look for"].contains(doing) || self.is_disk_full()
+            }
+            LogError::DirectoryFailed { .. } => false,
+            LogError::Unreplayed { .. } | LogError::Corrupt { .. } => true,
+        }
     }
 
     /// Whether the disk has no room, so that it may work again later.

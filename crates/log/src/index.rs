@@ -212,6 +212,44 @@ impl SparseIndex {
     }
 }
 
+/// Compares an index with the batches of its segment, in their order.
+#[derive(Debug)]
+pub(crate) struct IndexCheck {
+    index: SparseIndex,
+    offset_at: usize,
+    time_at: usize,
+}
+
+impl IndexCheck {
+    pub(crate) fn new(index: SparseIndex) -> IndexCheck {
+        IndexCheck { index, offset_at: 0, time_at: 0 }
+    }
+
+    /// Whether what the index says about this batch, or about places before it, is true.
+    pub(crate) fn agrees_with(&mut self, batch: &Indexed) -> bool {
+        let at = relative(batch.segment, batch.base_offset);
+        let mut agrees = true;
+        while let Some(entry) = self.index.offsets.get(self.offset_at)
+            && u64::from(entry.position) <= batch.position
+        {
+            agrees &= u64::from(entry.position) == batch.position && entry.relative == at;
+            self.offset_at += 1;
+        }
+        while let Some(entry) = self.index.times.get(self.time_at)
+            && entry.relative <= at
+        {
+            agrees &= batch.max_timestamp_before.0 <= entry.timestamp;
+            self.time_at += 1;
+        }
+        agrees
+    }
+
+    /// Whether every entry lies within the batches that were shown.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.offset_at == self.index.offsets.len() && self.time_at == self.index.times.len()
+    }
+}
+
 /// Both index files of a segment, ready to be written.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -270,6 +308,23 @@ pub(crate) fn drop_cached<D: Disk>(
 ) -> Result<(), LogError> {
     envelope::drop_cached(disk, &FileKind::Index.path(directory, base))?;
     envelope::drop_cached(disk, &FileKind::TimeIndex.path(directory, base))
+}
+
+/// Whether the index files of a segment, as far as they exist, are what was written.
+pub(crate) fn are_readable<D: Disk>(
+    disk: &D,
+    directory: &Path,
+    base: Offset,
+) -> Result<bool, LogError> {
+    let read =
+        |kind: FileKind| envelope::read_file(disk, &kind.path(directory, base), FILE_BYTES_MAX);
+    let offsets = read(FileKind::Index)?.is_none_or(|bytes| {
+        let entries = bytes.get(SUMMARY_FILE_LEN..).unwrap_or_default();
+        decode_summary(&bytes).is_some() && envelope::open(OFFSETS, entries).is_ok()
+    });
+    let times =
+        read(FileKind::TimeIndex)?.is_none_or(|bytes| envelope::open(TIMES, &bytes).is_ok());
+    Ok(offsets && times)
 }
 
 /// Reads only the summary of a segment's index.

@@ -20,6 +20,7 @@ mod directory;
 pub mod disk;
 mod envelope;
 mod error;
+mod examine;
 mod files;
 mod identity;
 mod index;
@@ -32,9 +33,11 @@ mod read;
 mod recover;
 mod retention;
 mod scan;
+mod scrub;
 mod segment;
 mod timestamps;
 mod truncate;
+mod verify;
 mod write_ahead;
 
 #[cfg(test)]
@@ -57,3 +60,5 @@ pub use place::{FoundLog, LogPlace};
 pub use read::Slice;
 pub use recover::{Cut, Recovery};
 pub use retention::{Expired, ExpiredBy, Retention};
+pub use scrub::{ScrubJob, ScrubReport, ScrubStep, Scrubbed};
+pub use verify::{Verified, VerifiedLog, WrongFile, verify};

@@ -576,6 +576,12 @@ impl<D: Disk> Log<D> {
         Ok(is_news)
     }
 
+    /// Whether a round or the next checkpoint still has to write a segment's indexes.
+    pub(crate) fn has_unsaved_index(&self, base: Offset) -> bool {
+        self.unsaved_indexes.iter().any(|files| files.segment == base)
+            || self.taken_indexes.contains(&base)
+    }
+
     /// Bytes of all batches, those below the log start offset in the oldest segment included.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {

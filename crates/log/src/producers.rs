@@ -3,6 +3,8 @@
 //! What is in them is the replication crate's business. They can always be rebuilt from the log, so
 //! they are written aside and renamed, and a damaged one is passed over.
 
+use std::path::Path;
+
 use towpath_model::Offset;
 use towpath_model::mutant::{self, Mutant};
 
@@ -16,6 +18,23 @@ const PRODUCERS: Kind = *b"TPpr";
 const BYTES_MAX: u64 = 256 << 20;
 /// Snapshots that are kept: the newest, and one in case it is damaged or truncated away.
 const KEPT: usize = 2;
+
+/// Whether a snapshot is what was written.
+pub(crate) fn is_readable<D: Disk>(
+    disk: &D,
+    directory: &Path,
+    at: Offset,
+) -> Result<bool, LogError> {
+    Ok(read(disk, directory, at)?.is_some())
+}
+
+fn read<D: Disk>(disk: &D, directory: &Path, at: Offset) -> Result<Option<Vec<u8>>, LogError> {
+    let path = FileKind::Producers.path(directory, at);
+    let Some(bytes) = envelope::read_file(disk, &path, BYTES_MAX)? else { return Ok(None) };
+    let Ok(payload) = envelope::open(PRODUCERS, &bytes) else { return Ok(None) };
+    let mut payload = Payload(payload);
+    Ok((payload.i64() == Some(at.0)).then(|| payload.0.to_vec()))
+}
 
 impl<D: Disk> Log<D> {
     /// Keeps `payload` as the state of all batches below `at`, and drops older snapshots.
@@ -46,10 +65,7 @@ impl<D: Disk> Log<D> {
     }
 
     fn read_producers(&self, at: Offset) -> Option<Vec<u8>> {
-        let path = FileKind::Producers.path(&self.path, at);
-        let bytes = envelope::read_file(self.disk(), &path, BYTES_MAX).ok()??;
-        let mut payload = Payload(envelope::open(PRODUCERS, &bytes).ok()?);
-        (payload.i64() == Some(at.0)).then(|| payload.0.to_vec())
+        read(self.disk(), &self.path, at).ok()?
     }
 
     fn producers_on_disk(&self) -> Result<Vec<Offset>, LogError> {

@@ -64,6 +64,12 @@ impl Scan {
         }
     }
 
+    /// The same walk, from another position on.
+    pub(crate) fn again_from(&self, position: u64) -> Scan {
+        let scan = Scan::new(position, self.limit, self.with_bodies, self.buffer_bytes);
+        Scan { bytes_read: self.bytes_read, ..scan }
+    }
+
     /// Where the next batch is looked for.
     pub(crate) fn position(&self) -> u64 {
         self.position

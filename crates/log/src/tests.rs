@@ -7,6 +7,8 @@ mod fixture;
 mod lifecycle;
 mod model;
 mod outlook;
+mod scrub;
 mod start;
 mod timestamps;
+mod verify;
 mod write_ahead;

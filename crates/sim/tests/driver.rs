@@ -390,3 +390,114 @@ fn what_moving_the_log_start_has_synced_counts_as_durable() {
     broker.sync();
     assert_eq!(broker.durable_offset(partition), Offset(2));
 }
+
+/// The files of a topic's first partition.
+fn directory_of(disk: &SimDisk, topic: &str) -> PathBuf {
+    let marker = format!("{ROOT}/topics/{topic}-");
+    let files = disk.files();
+    let (path, _) = files.iter().find(|(path, _)| path.starts_with(&marker)).unwrap();
+    Path::new(path).parent().unwrap().to_owned()
+}
+
+fn read(broker: &Broker, id: TopicPartition, from: i64) -> Result<Option<Offset>, FetchRefusal> {
+    let limits = ReadLimits { max_bytes: 1 << 20, at_least_one_batch: true };
+    let read = broker.driver.read(id, None, Offset(from), false, limits)?;
+    Ok(read.slice.map(|slice| slice.next_offset))
+}
+
+#[test]
+fn a_partition_whose_files_cannot_be_read_is_offline_and_all_others_are_served() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let (lost, kept) = (broker.create("lost", &[]), broker.create("other", &[]));
+    broker.produce(lost, 0, Acks::All, 2);
+    broker.produce(kept, 0, Acks::All, 3);
+    broker.sync();
+    kill(&disk, broker);
+    let files = disk.files();
+
+    disk.make_unreadable(&directory_of(&disk, "lost"));
+    let broker = open(&disk).unwrap();
+    let offline = broker.driver.offline_partitions();
+    assert_eq!(offline.iter().map(|o| o.id).collect::<Vec<_>>(), [lost]);
+    let refusal = read(&broker, lost, 0).unwrap_err();
+    let FetchRefusal::Offline(text) = &refusal else { panic!("{refusal:?}") };
+    assert!(text.starts_with("partition lost-0 is offline on this broker: cannot "), "{text}");
+    assert!(broker.driver.delete_records(lost, None).is_err());
+    assert_eq!(read(&broker, kept, 0), Ok(Some(Offset(1))));
+    broker.produce(kept, 1, Acks::All, 4);
+    broker.sync();
+    assert_eq!(read(&broker, kept, 1), Ok(Some(Offset(2))));
+    broker.driver.close_cleanly().unwrap();
+    kill(&disk, broker);
+
+    // Nothing of it was touched, and what was acknowledged is there when it can be read again.
+    let broker = open(&disk).unwrap();
+    assert!(broker.driver.offline(lost).is_some());
+    kill(&disk, broker);
+    let now = disk.files();
+    for file in files.iter().filter(|(path, _)| path.contains("/lost-")) {
+        assert!(now.contains(file), "{}", file.0);
+    }
+    disk.make_readable();
+    let broker = open(&disk).unwrap();
+    assert_eq!(broker.driver.offline_partitions(), []);
+    assert_eq!(read(&broker, lost, 0), Ok(Some(Offset(1))));
+}
+
+#[test]
+fn an_offline_partition_is_removed_with_its_topic() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let lost = broker.create("lost", &[]);
+    broker.produce(lost, 0, Acks::All, 2);
+    broker.sync();
+    kill(&disk, broker);
+    let directory = directory_of(&disk, "lost");
+    disk.make_unreadable(&directory.join("checkpoint.1"));
+    let segment = directory.join("00000000000000000000.log");
+    disk.make_unreadable(&segment);
+    let broker = open(&disk).unwrap();
+    assert!(broker.driver.offline(lost).is_some());
+    let topic = TopicRef { name: Some("lost".to_owned()), id: None };
+    broker.ask_metadata(Request::DeleteTopics(vec![topic]));
+    assert_eq!(broker.driver.offline_partitions(), []);
+    assert!(!disk.files().iter().any(|(path, _)| path.contains("/lost-")), "{:?}", disk.files());
+}
+
+#[test]
+fn damaged_state_takes_its_partition_offline_and_damaged_records_are_named() {
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let topic = broker.create("topic", &[]);
+    let offsets = broker.create(OFFSETS_TOPIC, &[]);
+    for n in 0..3 {
+        broker.produce_bytes(topic, n, Acks::All, 2, &[7; 300]);
+        broker.commit_offset(3).unwrap();
+        broker.sync();
+    }
+    kill(&disk, broker);
+    // The next start brings everything from the write-ahead file into the segments.
+    kill(&disk, open(&disk).unwrap());
+    for topic in ["topic", OFFSETS_TOPIC] {
+        let segment = directory_of(&disk, topic).join("00000000000000000000.log");
+        disk.flip_bit(&segment, 80, 3).unwrap();
+    }
+    for _ in 0..2 {
+        let broker = open(&disk).unwrap();
+        // Who coordinates groups must know every record; what records are served need not.
+        assert!(broker.driver.offline(offsets).is_some());
+        let refused = broker.commit_offset(9).unwrap_err();
+        assert_eq!(refused, towpath_driver::NotCoordinator::Offline);
+        let damage = broker.driver.damage(topic);
+        assert_eq!(damage.len(), 1);
+        assert_eq!(damage[0].offsets, Offset(0)..Offset(1));
+        let refused = read(&broker, topic, 0).unwrap_err();
+        assert!(refused.to_string().contains("records [0, 1) are damaged"), "{refused}");
+        assert_eq!(read(&broker, topic, 1), Ok(Some(Offset(3))));
+        kill(&disk, broker);
+    }
+    let broker = open(&disk).unwrap();
+    broker.driver.delete_records(topic, Some(Offset(1))).unwrap();
+    assert_eq!(broker.driver.damage(topic), []);
+}

@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 use towpath_client::{
-    Admin, ClientConfig, Cluster, Error, FoundOffset, Offset, OffsetSpec, Topic, TopicPartition,
+    Admin, ClientConfig, Cluster, Error, FoundOffset, LogDir, Offset, OffsetSpec, Topic,
+    TopicPartition,
 };
 
 use crate::cli::Global;
@@ -120,15 +121,18 @@ impl Session {
         &self,
         topic: Option<&str>,
     ) -> Outcome<BTreeMap<TopicPartition, u64>> {
-        let mut bytes: BTreeMap<TopicPartition, u64> = BTreeMap::new();
-        for dir in self.admin.log_dirs(topic).await? {
-            for stored in dir.partitions {
-                let largest = bytes.entry(stored.partition).or_default();
-                *largest = stored.bytes.max(*largest);
-            }
-        }
-        Ok(bytes)
+        Ok(stored_bytes(&self.admin.log_dirs(topic).await?))
     }
+}
+
+/// Bytes per partition in these directories, one replica counted.
+pub(crate) fn stored_bytes(dirs: &[LogDir]) -> BTreeMap<TopicPartition, u64> {
+    let mut bytes: BTreeMap<TopicPartition, u64> = BTreeMap::new();
+    for stored in dirs.iter().flat_map(|dir| &dir.partitions) {
+        let largest = bytes.entry(stored.partition.clone()).or_default();
+        *largest = stored.bytes.max(*largest);
+    }
+    bytes
 }
 
 /// The client's settings for these flags.

@@ -1,8 +1,9 @@
 //! What lies on the brokers' disks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use towpath_model::BrokerId;
+use towpath_model::{BrokerId, Offset};
 use towpath_protocol::messages::{
     DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse,
 };
@@ -36,6 +37,8 @@ pub struct StoredPartition {
     pub partition: TopicPartition,
     /// Bytes of its log.
     pub bytes: u64,
+    /// Offsets of acknowledged records that cannot be read any more, where the broker tells.
+    pub damaged: Vec<Range<Offset>>,
 }
 
 impl Admin {
@@ -80,6 +83,9 @@ fn stored(topics: &[towpath_protocol::messages::DescribeLogDirsTopic<'_>]) -> Ve
         let stored = partitions.map(|partition| StoredPartition {
             partition: TopicPartition::new(name.clone(), partition.partition_index),
             bytes: u64::try_from(partition.partition_size).unwrap_or(0),
+            damaged: (partition.damaged_ranges.iter())
+                .map(|range| Offset(range.first_offset)..Offset(range.end_offset))
+                .collect(),
         });
         stored.collect::<Vec<_>>()
     };

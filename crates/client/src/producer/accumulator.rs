@@ -117,6 +117,7 @@ mod tests {
                     leader_epoch: LeaderEpoch(0),
                     replicas: vec![],
                     in_sync: vec![],
+                    offline: vec![],
                 })
                 .collect(),
             fetched_at: Instant::now(),

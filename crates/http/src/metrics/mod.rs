@@ -184,6 +184,12 @@ fn register_node(app: &App, registry: &mut Registry) {
         let help = "Bytes in all in the file system of the data directory";
         gauge(registry, "towpath_disk_size_bytes", help, space.total_bytes);
     }
+    let damaged: usize = driver.damaged_partitions().iter().map(|found| found.ranges.len()).sum();
+    let help = "Ranges of acknowledged records that cannot be read any more";
+    gauge(registry, "towpath_damaged_ranges", help, count(damaged));
+    let help = "Partitions that this broker should serve and cannot: their files cannot be read";
+    let offline = driver.offline_partitions().len();
+    gauge(registry, "towpath_offline_partitions", help, count(offline));
     let help = "Start of the process, in seconds since 1970";
     gauge(registry, "process_start_time_seconds", help, app.started_at.as_secs());
     if let Some(bytes) = process::resident_bytes() {

@@ -277,7 +277,11 @@ fn a_start_that_finds_damage_may_end_anywhere() {
                 super::fixture::LIMITS,
             );
             drop(opened.map(|(directory, _)| drop(directory.open_log(place(0), CONFIG))));
-            if seed == 0 { disk.kill() } else { disk.power_cut(&mut Dice(seed)) }
+            if seed == 0 {
+                disk.kill()
+            } else {
+                disk.power_cut(&mut Dice(seed))
+            }
             let (directory, _) = open(&disk);
             let (log, recovery) = open_log(&directory, 0);
             assert_eq!(recovery.damage, vec![changed(2, 4)], "stopped at {call}, seed {seed}");

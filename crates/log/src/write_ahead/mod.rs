@@ -14,6 +14,7 @@
 //! is therefore repeated at the head of the next one, as a mark per log: a start can tell the loss
 //! of an acknowledged record from an unfinished write, however long ago the checkpoint was.
 
+mod aside;
 pub(crate) mod frame;
 mod replay;
 
@@ -53,6 +54,8 @@ pub(crate) struct WriteAhead<D: Disk> {
     previous: Option<Turn<D>>,
     spare: Option<Turn<D>>,
     buffer: Vec<u8>,
+    /// The file of frames that were set aside; it is left alone.
+    aside: Option<u64>,
     /// How far logs are durable, where their checkpoints do not say so yet.
     ends: BTreeMap<TopicPartition, Durable>,
     /// Bytes appended since segments of the previous turn were last synced.
@@ -118,6 +121,7 @@ impl<D: Disk> WriteAhead<D> {
             previous: None,
             spare: None,
             buffer: Vec::new(),
+            aside: None,
             ends: BTreeMap::new(),
             owed_bytes: 0,
         }
@@ -132,9 +136,10 @@ impl<D: Disk> WriteAhead<D> {
             Err(error) if error.is_disk_full() => self.give_up_unwritten(),
             marked => marked?,
         }
-        if 1 < replayed.next_number {
-            let next_number = replayed.next_number;
-            remove_files(&self.disk, &self.directory, |number| number < next_number)?;
+        self.aside = replayed.aside;
+        if 1 < replayed.done_below {
+            let done_below = replayed.done_below;
+            remove_files(&self.disk, &self.directory, |number| number < done_below)?;
         }
         Ok(())
     }
@@ -416,7 +421,7 @@ impl<D: Disk> WriteAhead<D> {
         self.sync_covered(usize::MAX)?;
         self.previous = self.current.take();
         self.sync_covered(usize::MAX)?;
-        remove_files(&self.disk, &self.directory, |_| true)?;
+        remove_files(&self.disk, &self.directory, |number| Some(number) != self.aside)?;
         self.spare = None;
         self.ends.clear();
         Ok(())

@@ -3,7 +3,8 @@
 //! Two passes. The first finds what was forgotten later (a truncation, a deletion), because frames
 //! before that must not be written; the second writes the rest, in order, where the segment's bytes
 //! differ, as the disk has them. Every segment that was touched is synced once. The files go when
-//! the next one says how far each log is durable ([`super::WriteAhead::take_over`]).
+//! the next one says how far each log is durable ([`super::WriteAhead::take_over`]). Frames of a
+//! segment that cannot be read are set aside for a later start.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, TopicPartition, Uuid};
 
+use super::aside::Aside;
 use super::frame::{
     self, ALIGNMENT, Decoded, FIRST_FRAME_AT, FrameKind, HEADER_LEN, Use, frame_bytes,
 };
@@ -40,6 +42,12 @@ pub(crate) struct Replayed {
     pub(crate) durable: BTreeMap<TopicPartition, Durable>,
     /// A number no file had.
     pub(crate) next_number: u64,
+    /// The files with lower numbers have been replayed.
+    pub(crate) done_below: u64,
+    /// The file of frames that could not be replayed, if there are any.
+    pub(crate) aside: Option<u64>,
+    /// Whose they are, and why.
+    pub(crate) unreplayed: BTreeMap<TopicPartition, String>,
 }
 
 /// A log's end as a frame knows it.
@@ -73,6 +81,7 @@ pub(crate) fn replay<D: Disk>(
     numbers.sort_unstable();
     let mut replayed = Replayed { next_number: 1, ..Replayed::default() };
     replayed.next_number = numbers.last().map_or(1, |last| last + 1);
+    replayed.done_below = replayed.next_number;
     if numbers.is_empty() {
         return Ok(replayed);
     }
@@ -85,6 +94,7 @@ pub(crate) fn replay<D: Disk>(
         Ok(())
     })?;
     let mut segments = Segments::new(disk, shows_cached);
+    let mut aside = Aside::new(disk, directory, directory_id, replayed.next_number);
     nth = 0;
     files.for_each(|decoded| {
         let frame = &decoded.frame;
@@ -100,17 +110,31 @@ pub(crate) fn replay<D: Disk>(
         }
         let path = path_of(frame.partition)
             .map(|partition| FileKind::Segment.path(&partition, frame.segment));
-        match path {
-            Some(path) => match segments.write(path, frame.position, payload)? {
-                Some(repaired) => replayed.repaired_bytes += repaired,
-                None => replayed.without_segment += 1,
-            },
-            None => replayed.without_segment += 1,
+        let Some(path) = path else {
+            replayed.without_segment += 1;
+            return Ok(());
+        };
+        if aside.holds(frame.partition) {
+            return aside.keep(frame, payload);
+        }
+        match segments.write(path, frame.position, payload) {
+            Ok(Some(repaired)) => replayed.repaired_bytes += repaired,
+            Ok(None) => replayed.without_segment += 1,
+            Err(error) if error.is_of_one_log() => {
+                aside.reasons.insert(frame.partition, error.to_string());
+                aside.keep(frame, payload)?;
+            }
+            Err(error) => return Err(error),
         }
         Ok(())
     })?;
     if !mutant::is_on(Mutant::ReplayNotSynced) {
         segments.sync_all()?;
+    }
+    replayed.aside = aside.finish()?;
+    replayed.unreplayed = aside.reasons;
+    if let Some(number) = replayed.aside {
+        replayed.next_number = number + 1;
     }
     // A log that was deleted may be created again, and is another one then.
     let mut gone = Vec::new();
@@ -320,7 +344,7 @@ impl<'d, D: Disk> Segments<'d, D> {
         position: u64,
         payload: &[u8],
     ) -> Result<Option<u64>, LogError> {
-        let failed = |source| LogError::io("replay into", &path)(source);
+        let failed = |source| LogError::io("read", &path)(source);
         if !self.open.contains_key(&path) {
             if !self.disk.exists(&path).map_err(failed)? {
                 return Ok(None);
@@ -328,7 +352,7 @@ impl<'d, D: Disk> Segments<'d, D> {
             if self.open.len() == OPEN_MAX {
                 self.sync_all()?;
             }
-            let file = self.disk.open(&path).map_err(failed)?;
+            let file = self.disk.open(&path).map_err(LogError::io("open", &path))?;
             let true_from = if self.shows_cached { u64::MAX } else { 0 };
             self.open.insert(path.clone(), Target { file, true_from });
         }
@@ -344,7 +368,8 @@ impl<'d, D: Disk> Segments<'d, D> {
         if self.scratch[..read] == *payload {
             return Ok(Some(0));
         }
-        file.write_at(&[IoSlice::new(payload)], position).map_err(failed)?;
+        let written = file.write_at(&[IoSlice::new(payload)], position);
+        written.map_err(LogError::io("replay into", &path))?;
         Ok(Some(payload.len() as u64))
     }
 

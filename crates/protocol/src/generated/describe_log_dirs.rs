@@ -301,6 +301,8 @@ pub struct DescribeLogDirsPartition {
     pub offset_lag: i64,
     /// `bool`, versions 0+.
     pub is_future_key: bool,
+    /// `[]DescribeLogDirsDamagedRange`, versions 2+, tag 10000.
+    pub damaged_ranges: Vec<DescribeLogDirsDamagedRange>,
 }
 
 impl DescribeLogDirsPartition {
@@ -318,10 +320,24 @@ impl DescribeLogDirsPartition {
         let partition_size = d.i64("DescribeLogDirsPartition.partition_size")?;
         let offset_lag = d.i64("DescribeLogDirsPartition.offset_lag")?;
         let is_future_key = d.bool("DescribeLogDirsPartition.is_future_key")?;
+        let mut damaged_ranges = Vec::new();
         if flexible {
-            d.tagged_fields("DescribeLogDirsPartition", |_, _| Ok(false))?;
+            d.tagged_fields("DescribeLogDirsPartition", |tag, d| {
+                match tag {
+                    10000 => {
+                        damaged_ranges = d.array(
+                            true,
+                            DescribeLogDirsDamagedRange::size_min(version),
+                            "DescribeLogDirsPartition.damaged_ranges",
+                            |d| DescribeLogDirsDamagedRange::decode(version, d),
+                        )?
+                    }
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            })?;
         }
-        Ok(Self { partition_index, partition_size, offset_lag, is_future_key })
+        Ok(Self { partition_index, partition_size, offset_lag, is_future_key, damaged_ranges })
     }
 
     pub(crate) fn encode(&self, version: i16, e: &mut Encoder) -> Result<(), EncodeError> {
@@ -331,8 +347,49 @@ impl DescribeLogDirsPartition {
         e.i64(self.offset_lag);
         e.bool(self.is_future_key);
         if flexible {
-            e.uvarint(0);
+            let has_damaged_ranges = !self.damaged_ranges.is_empty();
+            e.uvarint(u32::from(has_damaged_ranges));
+            if has_damaged_ranges {
+                e.tagged_field(10000, "DescribeLogDirsPartition.damaged_ranges", |e| {
+                    e.array(
+                        true,
+                        &self.damaged_ranges,
+                        "DescribeLogDirsPartition.damaged_ranges",
+                        |e, x| x.encode(version, e),
+                    )
+                })?;
+            }
         }
+        Ok(())
+    }
+}
+
+/// Inside [`DescribeLogDirsResponse`], versions 2-5.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DescribeLogDirsDamagedRange {
+    /// `int64`, versions 2+.
+    pub first_offset: i64,
+    /// `int64`, versions 2+.
+    pub end_offset: i64,
+}
+
+impl DescribeLogDirsDamagedRange {
+    /// Fewest bytes it takes on the wire.
+    pub(crate) const fn size_min(_version: i16) -> usize {
+        17
+    }
+
+    pub(crate) fn decode(_version: i16, d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let first_offset = d.i64("DescribeLogDirsDamagedRange.first_offset")?;
+        let end_offset = d.i64("DescribeLogDirsDamagedRange.end_offset")?;
+        d.tagged_fields("DescribeLogDirsDamagedRange", |_, _| Ok(false))?;
+        Ok(Self { first_offset, end_offset })
+    }
+
+    pub(crate) fn encode(&self, _version: i16, e: &mut Encoder) -> Result<(), EncodeError> {
+        e.i64(self.first_offset);
+        e.i64(self.end_offset);
+        e.uvarint(0);
         Ok(())
     }
 }

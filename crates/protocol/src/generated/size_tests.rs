@@ -51,6 +51,7 @@ fn the_fewest_bytes_are_those_of_an_empty_element() {
     check!(DescribeLogDirsResult, 1..=5);
     check!(DescribeLogDirsTopic, 1..=5);
     check!(DescribeLogDirsPartition, 1..=5);
+    check!(DescribeLogDirsDamagedRange, 2..=5);
     check!(DescribeProducersRequestTopicRequest, 0..=0);
     check!(TopicResponse, 0..=0);
     check!(PartitionResponse, 0..=0);

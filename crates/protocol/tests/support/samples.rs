@@ -762,12 +762,25 @@ impl Sample for DescribeLogDirsTopic<'static> {
 }
 
 impl Sample for DescribeLogDirsPartition {
-    fn sample(chance: &mut Chance, _version: i16) -> Self {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
         let mut it = Self::default();
         it.partition_index = chance.i64() as i32;
         it.partition_size = chance.i64();
         it.offset_lag = chance.i64();
         it.is_future_key = chance.bool();
+        if version >= 2 {
+            it.damaged_ranges =
+                chance.array(|chance| DescribeLogDirsDamagedRange::sample(chance, version));
+        }
+        it
+    }
+}
+
+impl Sample for DescribeLogDirsDamagedRange {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.first_offset = chance.i64();
+        it.end_offset = chance.i64();
         it
     }
 }
@@ -2339,6 +2352,7 @@ pub(crate) fn elements() -> Vec<(&'static str, usize, usize)> {
         ("DescribeLogDirsResult", size_of::<DescribeLogDirsResult>(), 5),
         ("DescribeLogDirsTopic", size_of::<DescribeLogDirsTopic>(), 3),
         ("DescribeLogDirsPartition", size_of::<DescribeLogDirsPartition>(), 21),
+        ("DescribeLogDirsDamagedRange", size_of::<DescribeLogDirsDamagedRange>(), 17),
         (
             "DescribeProducersRequestTopicRequest",
             size_of::<DescribeProducersRequestTopicRequest>(),

@@ -1,10 +1,12 @@
-//! DescribeLogDirs: what takes how much of which directory.
+//! DescribeLogDirs: what takes how much of which directory, and what of it is damaged: the latter in
+//! a tagged field of ours, which other clients pass over.
 
+use towpath_driver::DamagedRange;
 use towpath_model::{PartitionIndex, TopicPartition};
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::{
-    DescribableLogDirTopic, DescribeLogDirsPartition, DescribeLogDirsRequest,
-    DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
+    DescribableLogDirTopic, DescribeLogDirsDamagedRange, DescribeLogDirsPartition,
+    DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 
 use super::{Handled, Incoming};
@@ -20,9 +22,10 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
         name,
         partitions: partitions
             .iter()
-            .map(|(index, bytes)| DescribeLogDirsPartition {
+            .map(|(index, stored)| DescribeLogDirsPartition {
                 partition_index: *index,
-                partition_size: i64::try_from(*bytes).unwrap_or(i64::MAX),
+                partition_size: i64::try_from(stored.bytes).unwrap_or(i64::MAX),
+                damaged_ranges: stored.damage.iter().map(damaged_range).collect(),
                 ..Default::default()
             })
             .collect(),
@@ -47,8 +50,26 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
     incoming.answer(&DescribeLogDirsResponse { results: vec![result], ..Default::default() })
 }
 
-/// Topics with the sizes of their partitions.
-type Sizes = Vec<(String, Vec<(i32, u64)>)>;
+/// What one partition has on the disk.
+struct Stored {
+    bytes: u64,
+    damage: Vec<DamagedRange>,
+}
+
+/// Topics with what their partitions have.
+type Sizes = Vec<(String, Vec<(i32, Stored)>)>;
+
+fn stored(node: &Node, id: TopicPartition) -> Option<Stored> {
+    let bytes = node.driver().size_bytes(id)?;
+    Some(Stored { bytes, damage: node.driver().damage(id) })
+}
+
+fn damaged_range(range: &DamagedRange) -> DescribeLogDirsDamagedRange {
+    DescribeLogDirsDamagedRange {
+        first_offset: range.offsets.start.0,
+        end_offset: range.offsets.end.0,
+    }
+}
 
 fn all(node: &Node) -> Sizes {
     let topics: Vec<_> = {
@@ -58,7 +79,7 @@ fn all(node: &Node) -> Sizes {
     let sized = topics.into_iter().map(|(name, topic, count)| {
         let sizes = (0i32..).take(count).filter_map(|index| {
             let id = TopicPartition { topic, partition: PartitionIndex(index) };
-            Some((index, node.driver().size_bytes(id)?))
+            Some((index, stored(node, id)?))
         });
         (name, sizes.collect())
     });
@@ -69,7 +90,7 @@ fn some(node: &Node, topics: &[DescribableLogDirTopic<'_>]) -> Sizes {
     let sized = topics.iter().map(|topic| {
         let sizes = topic.partitions.iter().filter_map(|index| {
             let id = node.driver().partition_of(topic.topic, PartitionIndex(*index))?;
-            Some((*index, node.driver().size_bytes(id)?))
+            Some((*index, stored(node, id)?))
         });
         (topic.topic.to_owned(), sizes.collect::<Vec<_>>())
     });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use towpath_metadata::{Image, PartitionState};
-use towpath_model::{TopicName, is_internal_topic};
+use towpath_model::{PartitionIndex, TopicName, TopicPartition, is_internal_topic};
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::{
     DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse,
@@ -33,10 +33,11 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
         first = usize::try_from(cursor.partition_index).unwrap_or(usize::MAX);
     }
     let limit = usize::try_from(request.response_partition_limit).unwrap_or(1).clamp(1, most);
-    page(incoming, &image, &names, first, limit)
+    page(node, incoming, &image, &names, first, limit)
 }
 
 fn page(
+    node: &Node,
     incoming: &Incoming,
     image: &Image,
     names: &BTreeSet<&str>,
@@ -55,7 +56,14 @@ fn page(
             break;
         }
         let listed = topic.partitions.iter().enumerate().skip(from).take(left);
-        let partitions: Vec<_> = listed.map(|(at, state)| partition(at, state)).collect();
+        let mut partitions: Vec<_> = listed.map(|(at, state)| partition(at, state)).collect();
+        for partition in &mut partitions {
+            let index = PartitionIndex(partition.partition_index);
+            let id = TopicPartition { topic: topic.id, partition: index };
+            if node.driver().offline(id).is_some() {
+                partition.offline_replicas.push(node.driver().broker_id().0);
+            }
+        }
         let end = from.saturating_add(partitions.len());
         left -= partitions.len();
         topics.push(DescribeTopicPartitionsResponseTopic {

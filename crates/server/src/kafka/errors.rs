@@ -36,7 +36,9 @@ pub(super) fn of_group_refusal(refusal: groups::Refusal) -> ErrorCode {
 /// Of a coordinator that could not be asked or did not answer.
 pub(super) fn of_unavailable_coordinator(unavailable: Unavailable) -> ErrorCode {
     match unavailable {
-        Unavailable::NotCoordinator(NotCoordinator::NoTopic) => ErrorCode::CoordinatorNotAvailable,
+        Unavailable::NotCoordinator(NotCoordinator::NoTopic | NotCoordinator::Offline) => {
+            ErrorCode::CoordinatorNotAvailable
+        }
         Unavailable::NotCoordinator(NotCoordinator::NotLeader) | Unavailable::Resigned => {
             ErrorCode::NotCoordinator
         }
@@ -60,9 +62,8 @@ pub(super) fn of_publish_error(error: &PublishError) -> ErrorCode {
         PublishError::NotAppended(ProduceFailure::NotLeader)
         | PublishError::Resigned
         | PublishError::Stopping => ErrorCode::NotLeaderOrFollower,
-        PublishError::NotAppended(ProduceFailure::Storage(_)) | PublishError::StorageFailed => {
-            ErrorCode::KafkaStorageError
-        }
+        PublishError::NotAppended(ProduceFailure::Storage(_) | ProduceFailure::Offline(_))
+        | PublishError::StorageFailed => ErrorCode::KafkaStorageError,
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce_refusal(refusal),
         PublishError::TimedOut(_) => ErrorCode::RequestTimedOut,
     }
@@ -94,7 +95,7 @@ pub(super) fn of_fetch_refusal(refusal: &FetchRefusal) -> ErrorCode {
         FetchRefusal::Epoch(epoch) => of_epoch_refusal(*epoch),
         FetchRefusal::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         FetchRefusal::Corrupt(_) => ErrorCode::CorruptMessage,
-        FetchRefusal::Storage(_) => ErrorCode::KafkaStorageError,
+        FetchRefusal::Storage(_) | FetchRefusal::Offline(_) => ErrorCode::KafkaStorageError,
     }
 }
 

@@ -219,8 +219,10 @@ fn find_one(
                 .map(|slice| (Region { file: slice.file, position: slice.position }, slice.len));
         }
         Err(refusal) => {
-            if let FetchRefusal::Corrupt(_) | FetchRefusal::Storage(_) = refusal {
-                tracing::error!(topic = %topic.name, partition = wanted.partition, %refusal,
+            if let FetchRefusal::Corrupt(_) | FetchRefusal::Storage(_) = refusal
+                && let Some(suppressed) = node.may_complain()
+            {
+                tracing::error!(suppressed, topic = %topic.name, partition = wanted.partition, %refusal,
                     "cannot serve records");
             }
             found.error = errors::of_fetch_refusal(&refusal);

@@ -119,7 +119,7 @@ fn answer(
     uncreated: &HashMap<String, ErrorCode>,
 ) -> Handled {
     let image = node.driver().image();
-    let topics: Vec<MetadataResponseTopic<'_>> = match wanted {
+    let mut topics: Vec<MetadataResponseTopic<'_>> = match wanted {
         Wanted::All => image.topics().map(|topic| found(topic, request)).collect(),
         Wanted::Names(names) => {
             names.iter().map(|name| by_name(&image, name, request, uncreated)).collect()
@@ -138,6 +138,13 @@ fn answer(
     };
     let (host, port) = incoming.peer.address_of(node);
     let node_id = node.driver().broker_id().0;
+    for offline in node.driver().offline_partitions() {
+        let topic = topics.iter_mut().find(|topic| topic.topic_id == wire_id(offline.id.topic));
+        let partitions = topic.into_iter().flat_map(|topic| &mut topic.partitions);
+        for partition in partitions.filter(|p| p.partition_index == offline.id.partition.0) {
+            partition.offline_replicas.push(node_id);
+        }
+    }
     incoming.answer(&MetadataResponse {
         brokers: vec![MetadataResponseBroker { node_id, host: &host, port, rack: None }],
         cluster_id: Some(&node.driver().identity().cluster_id),

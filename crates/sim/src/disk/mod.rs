@@ -137,6 +137,16 @@ impl SimDisk {
         self.state().copies_on_write = copies;
     }
 
+    /// Nothing at or below `path` can be opened or listed any more, until this is taken back.
+    pub fn make_unreadable(&self, path: &Path) {
+        self.state().unreadable.push(path.to_owned());
+    }
+
+    /// Takes back every [`SimDisk::make_unreadable`].
+    pub fn make_readable(&self) {
+        self.state().unreadable.clear();
+    }
+
     /// Sets how long calls take from now on.
     pub fn set_latency(&self, latency: Latency) {
         self.state().latency = latency;
@@ -204,7 +214,7 @@ impl Disk for SimDisk {
 
     fn open(&self, path: &Path) -> io::Result<SimFile> {
         let mut state = self.state();
-        state.look()?;
+        state.look_at(path)?;
         let entry = state.names.find(path)?;
         if entry.is_dir {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -225,7 +235,7 @@ impl Disk for SimDisk {
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let mut state = self.state();
-        state.look()?;
+        state.look_at(directory)?;
         state.names.list(directory)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::content::Content;
@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) capacity: Option<u64>,
     /// Reserved space is no promise: every write needs room of its own, as on btrfs or ZFS.
     pub(super) copies_on_write: bool,
+    /// Directories whose sectors cannot be read.
+    pub(super) unreadable: Vec<PathBuf>,
     pub(super) latency: Latency,
     pub(super) elapsed: Duration,
     pub(super) crash_in: Option<u64>,
@@ -118,6 +120,7 @@ impl State {
             locks: BTreeSet::new(),
             capacity: None,
             copies_on_write: false,
+            unreadable: Vec::new(),
             latency: Latency::default(),
             elapsed: Duration::ZERO,
             crash_in: None,
@@ -147,6 +150,15 @@ impl State {
             return Err(io::Error::other(SimCrash));
         }
         self.elapsed += self.latency.call;
+        Ok(())
+    }
+
+    /// The gate of calls that read what lies at `path`.
+    pub(super) fn look_at(&mut self, path: &Path) -> io::Result<()> {
+        self.look()?;
+        if self.unreadable.iter().any(|unreadable| path.starts_with(unreadable)) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         Ok(())
     }
 

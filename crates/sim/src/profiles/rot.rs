@@ -268,7 +268,8 @@ impl World {
         for range in &recovery.damage {
             events.note("rot: damage found by a recovery");
             let inside = kept.batches.iter().filter(|(header, ..)| {
-                range.start < header.next_offset() && header.base_offset() < range.end
+                let offsets = &range.offsets;
+                offsets.start < header.next_offset() && header.base_offset() < offsets.end
             });
             for (header, _, is_damaged) in inside {
                 ensure!(
@@ -281,7 +282,7 @@ impl World {
         }
         for (header, bytes, is_damaged) in &mut kept.batches {
             let base = header.base_offset();
-            let is_named = recovery.damage.iter().any(|range| range.contains(&base));
+            let is_named = recovery.damage.iter().any(|range| range.offsets.contains(&base));
             let slice = match log.read(base, header.next_offset(), 1 << 20, true) {
                 Ok(Some(slice)) => slice,
                 Err(ReadError::CorruptBatch { .. }) if is_named => continue,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use clap::Args;
-use towpath_client::{BrokerId, Topic};
+use towpath_client::{BrokerId, LogDir, Topic};
 
 use crate::broker_api::BrokerApi;
 use crate::failure::{Exit, Outcome};
@@ -13,7 +13,7 @@ use crate::session::{Session, partitions_of};
 /// Flags of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// End with 5 when a partition has no leader or lacks a replica
+    /// End with 5 when a partition has no leader, lacks a replica, is offline or has damaged records
     #[arg(long)]
     check: bool,
 }
@@ -28,6 +28,7 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
         topics.values().map(|topic| counted(topic)).sum::<usize>()
     };
     let leaderless = count(|p| p.leader.is_none());
+    let offline = count(|p| p.leader.is_some() && !p.is_served());
     let under_replicated = count(|p| p.in_sync.len() < p.replicas.len());
     let users: Vec<_> = topics.values().filter(|topic| !topic.is_internal).collect();
     let partitions: usize = users.iter().map(|topic| topic.partitions.len()).sum();
@@ -36,7 +37,7 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
         .flat_map(|topic| partitions_of(topic))
         .filter(|place| {
             let topic = topics.get(&place.topic);
-            topic.and_then(|t| t.partition(place.partition)).is_some_and(|p| p.leader.is_some())
+            topic.and_then(|t| t.partition(place.partition)).is_some_and(|p| p.is_served())
         })
         .collect();
     let records: i64 = session.extents(&led).await?.values().map(|extent| extent.records()).sum();
@@ -77,20 +78,43 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
         a.retention_ratio.partial_cmp(&b.retention_ratio).unwrap_or(Ordering::Equal)
     });
     let worst_ratio = worst.as_ref().and_then(|group| group.retention_ratio);
+    let (damage, damaged) = damage_table(&dirs);
     let report = Report::new()
         .field("server", session.global.server.as_str())
         .field("cluster_id", Cell::or_none(image.cluster_id.clone()))
         .field("topics", users.len())
         .field("partitions", partitions)
         .field("leaderless", leaderless)
+        .field("offline", offline)
         .field("under_replicated", under_replicated)
         .field("records", Cell::count(records))
         .field("stored_bytes", Cell::bytes(stored(None)))
         .field("groups", groups.len())
         .field("worst_group", Cell::or_none(worst.as_ref().map(|group| group.group.clone())))
         .field("worst_retention_ratio", worst_ratio.map_or_else(Cell::none, Cell::retention_ratio))
-        .table(nodes);
+        .table(nodes)
+        .table(damage);
     session.print(&report)?;
-    let is_bad = 0 < leaderless + under_replicated;
+    let is_bad = 0 < leaderless + offline + under_replicated + damaged;
     Ok(if args.check && is_bad { Exit::CheckHolds } else { Exit::Ok })
+}
+
+/// Acknowledged records that cannot be read any more, by name; and how many ranges there are.
+fn damage_table(dirs: &[LogDir]) -> (Table, usize) {
+    let columns = ["broker", "topic", "partition", "first_offset", "end_offset"];
+    let mut table = Table::new("damaged_records", &columns);
+    let mut count = 0;
+    for (dir, stored) in dirs.iter().flat_map(|dir| dir.partitions.iter().map(move |p| (dir, p))) {
+        for range in &stored.damaged {
+            count += 1;
+            table.row(vec![
+                dir.broker.0.into(),
+                stored.partition.topic.to_string().into(),
+                stored.partition.partition.0.into(),
+                range.start.0.into(),
+                range.end.0.into(),
+            ]);
+        }
+    }
+    (table, count)
 }

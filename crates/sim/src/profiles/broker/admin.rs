@@ -255,6 +255,9 @@ impl World {
                 ensure!(high_watermark < asked, "INV-T7", "{id}: {asked} is refused");
             }
             Err(DeleteRecordsRefusal::NotLeader) => {}
+            Err(DeleteRecordsRefusal::Offline(reason)) => {
+                return Err(Violation::new("INV-F1", format!("{id}: {reason}")));
+            }
             Err(DeleteRecordsRefusal::Storage(error)) => {
                 let is_excused = self.is_full || self.machine.driver().is_failed();
                 ensure!(is_excused, "INV-F1", "{id}: records cannot be deleted: {error}");

@@ -317,6 +317,7 @@ impl World {
                 let model = self.partitions.entry(target).or_default();
                 model.history.answered(header, Answer::Refused)
             }
+            ProduceFailure::Offline(reason) => Err(Violation::new("INV-F1", reason.clone())),
             ProduceFailure::NotLeader => {
                 let exists = self.catalog.topics().find(|(_, topic)| topic.id == target.topic);
                 let is_certain = exists.is_some_and(|(name, _)| !self.catalog.is_changing(name));

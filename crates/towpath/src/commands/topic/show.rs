@@ -2,13 +2,13 @@
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use towpath_client::{ConfigEntry, Resource, Topic};
+use towpath_client::{ConfigEntry, LogDir, Partition, Resource, Topic, TopicPartition};
 
 use crate::commands::config::config_table;
 use crate::complete;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Cell, Report, Table};
-use crate::session::{Session, partitions_of};
+use crate::session::{Session, partitions_of, stored_bytes};
 
 /// Flags of `topic show`.
 #[derive(Debug, Args)]
@@ -26,10 +26,11 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
     let configs = session.admin.configs(&Resource::Topic(args.topic.clone()), false).await?;
     let led: Vec<_> = partitions_of(&topic)
         .into_iter()
-        .filter(|place| topic.partition(place.partition).is_some_and(|p| p.leader.is_some()))
+        .filter(|place| topic.partition(place.partition).is_some_and(|p| p.is_served()))
         .collect();
     let extents = session.extents(&led).await?;
-    let bytes = session.stored_bytes(Some(&args.topic)).await?;
+    let dirs = session.admin.log_dirs(Some(&args.topic)).await?;
+    let bytes = stored_bytes(&dirs);
 
     let columns = [
         "partition",
@@ -40,13 +41,11 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
         "end_offset",
         "records",
         "bytes",
+        "state",
     ];
     let mut partitions = Table::new("partitions", &columns);
     for partition in &topic.partitions {
-        let place = towpath_client::TopicPartition {
-            topic: topic.name.clone(),
-            partition: partition.index,
-        };
+        let place = TopicPartition { topic: topic.name.clone(), partition: partition.index };
         let extent = extents.get(&place).copied();
         partitions.row(vec![
             partition.index.0.into(),
@@ -57,6 +56,7 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
             Cell::or_none(extent.map(|extent| extent.end.0)),
             extent.map_or_else(Cell::none, |extent| Cell::count(extent.records())),
             bytes.get(&place).map_or_else(Cell::none, |bytes| Cell::bytes(*bytes)),
+            state_in_words(partition, &place, &dirs).into(),
         ]);
     }
     let replicas = topic.partitions.iter().map(|p| p.replicas.len()).min().unwrap_or(0);
@@ -74,6 +74,22 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
         .table(config_table(configs.iter().filter(|entry| args.all || entry.is_override())));
     session.print(&report)?;
     Ok(Exit::Ok)
+}
+
+/// Whether a partition is served as a whole, and if not, what is missing.
+fn state_in_words(partition: &Partition, place: &TopicPartition, dirs: &[LogDir]) -> String {
+    if partition.leader.is_none() {
+        return "no leader".to_owned();
+    }
+    if !partition.is_served() {
+        return "offline: its files cannot be read, the broker's log says why".to_owned();
+    }
+    let stored = dirs.iter().flat_map(|dir| &dir.partitions).filter(|p| p.partition == *place);
+    let ranges: Vec<String> = stored
+        .flat_map(|stored| &stored.damaged)
+        .map(|range| format!("[{}, {})", range.start, range.end))
+        .collect();
+    if ranges.is_empty() { "ok".to_owned() } else { format!("damaged: {}", ranges.join(", ")) }
 }
 
 /// What an acknowledged record survives, in words.

@@ -17,6 +17,11 @@ pub(crate) const LARGE_BUFFER: usize = 1 << 20;
 /// Buffer of a walk from an index entry: an index interval and a header.
 pub(crate) const SMALL_BUFFER: usize = 8 << 10;
 
+/// The first read of a walk of headers.
+const FIRST_READ: usize = 512;
+/// By how much each read may be larger than the one before.
+const READ_GROWTH: usize = 8;
+
 /// What lies at a position.
 #[derive(Debug)]
 pub(crate) enum Found<'b> {
@@ -36,6 +41,9 @@ pub(crate) struct Scan {
     with_bodies: bool,
     buffer: Vec<u8>,
     buffer_bytes: usize,
+    /// Bytes that are read next. A walk of headers begins small, and stays so while batches are
+    /// larger than the buffer: most walks end at their first batch.
+    read_bytes: usize,
     buffer_at: u64,
     bytes_read: u64,
 }
@@ -59,6 +67,7 @@ impl Scan {
             with_bodies,
             buffer: Vec::new(),
             buffer_bytes,
+            read_bytes: if with_bodies { buffer_bytes } else { buffer_bytes.min(FIRST_READ) },
             buffer_at: position,
             bytes_read: 0,
         }
@@ -122,7 +131,11 @@ impl Scan {
         let start = self.buffer.len() - held;
         self.buffer.copy_within(start.., 0);
         let left = self.limit.saturating_sub(self.position);
-        let target = (wanted.max(self.buffer_bytes) as u64).min(left) as usize;
+        if 0 < skipped && skipped < self.buffer_bytes as u64 {
+            // More would have been of use.
+            self.read_bytes = (self.read_bytes * READ_GROWTH).min(self.buffer_bytes);
+        }
+        let target = (wanted.max(self.read_bytes) as u64).min(left) as usize;
         self.buffer.resize(target.max(held), 0);
         let at = self.position + held as u64;
         let read = read_full(file, &mut self.buffer[held..], at)?;

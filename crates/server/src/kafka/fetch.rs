@@ -81,9 +81,15 @@ fn read(incoming: &Incoming, most: i32) -> Result<Wants, Unanswerable> {
     let request: FetchRequest<'_> = incoming.decode()?;
     let mut partitions: Vec<(TopicKey, FetchPartition)> = Vec::new();
     let mut places: HashMap<(TopicKey, i32), usize> = HashMap::new();
+    // Nothing can be asked twice where one partition is asked.
+    let is_single = request.topics.iter().map(|topic| topic.partitions.len()).sum::<usize>() == 1;
     for topic in &request.topics {
         let key = TopicKey { name: topic.topic.into(), id: topic_id(topic.topic_id) };
         for partition in &topic.partitions {
+            if is_single {
+                partitions.push((key.clone(), partition.clone()));
+                continue;
+            }
             // As in Kafka, the last position asked for a partition wins.
             match places.entry((key.clone(), partition.partition)) {
                 Entry::Occupied(place) => partitions[*place.get()].1 = partition.clone(),
@@ -287,11 +293,20 @@ fn answer(
             records: Some(records),
             ..Default::default()
         };
-        let place = *places.entry(one.topic).or_insert_with_key(|topic| {
-            listed.push((topic.clone(), Vec::new()));
-            listed.len() - 1
-        });
-        listed[place].1.push(data);
+        // Most partitions follow another one of their topic.
+        if let Some((topic, partitions)) = listed.last_mut()
+            && *topic == one.topic
+        {
+            partitions.push(data);
+            continue;
+        }
+        match places.entry(one.topic) {
+            Entry::Occupied(place) => listed[*place.get()].1.push(data),
+            Entry::Vacant(place) => {
+                listed.push((place.key().clone(), vec![data]));
+                place.insert(listed.len() - 1);
+            }
+        }
     }
     node.metrics().record_bytes_fetched.inc_by(fetched);
     let responses = listed

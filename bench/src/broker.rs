@@ -61,6 +61,7 @@ impl Lab {
     pub(crate) fn new(towpath: &Path, class_path: Option<&str>, data: &Path) -> Result<Lab> {
         ensure!(towpath.is_file(), "{} is not there", towpath.display());
         fs::create_dir_all(data).with_context(|| format!("create {}", data.display()))?;
+        remove_leftovers(data)?;
         let class_path = class_path.map(str::to_owned);
         Ok(Lab { towpath: towpath.to_owned(), class_path, data: data.to_owned() })
     }
@@ -92,6 +93,27 @@ impl Lab {
         broker.start()?;
         Ok(broker)
     }
+}
+
+/// Removes what brokers of a run that was interrupted have left.
+fn remove_leftovers(data: &Path) -> Result<()> {
+    for entry in fs::read_dir(data)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ours =
+            |kind: &Kind| name.to_string_lossy().starts_with(&format!("{}-", kind.name()));
+        if Kind::BOTH.iter().any(is_ours) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A command that ends with this process, also when nobody is left to end it.
+fn tied(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
 }
 
 fn free_port() -> Result<u16> {
@@ -253,7 +275,7 @@ impl Broker {
     }
 
     fn towpath_command(&self) -> Command {
-        let mut command = Command::new(&self.towpath);
+        let mut command = tied(&self.towpath);
         command
             .args(["serve", "--kafka", &format!("127.0.0.1:{}", self.port)])
             .args(["--http", &format!("127.0.0.1:{}", self.second)])
@@ -266,7 +288,7 @@ impl Broker {
     /// Kafka as its own start script runs it, with a heap that stays the same.
     fn java(&self, main: &str) -> Result<Command> {
         let class_path = self.class_path.as_deref().context("Kafka's class path is unknown")?;
-        let mut command = Command::new("java");
+        let mut command = tied(Path::new("java"));
         command
             .args(["-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"])
             .args(["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"])
@@ -279,6 +301,8 @@ impl Broker {
         Ok(command)
     }
 
+    /// Its defaults, but for what one node needs, and a session that a busy machine cannot end: a
+    /// broker that is late with its heartbeat to itself would lose its partitions.
     fn kafka_properties(&self) -> String {
         let (port, controller, logs) = (self.port, self.second, self.logs());
         format!(
@@ -298,7 +322,8 @@ impl Broker {
              transaction.state.log.min.isr=1\n\
              share.coordinator.state.topic.replication.factor=1\n\
              share.coordinator.state.topic.min.isr=1\n\
-             group.initial.rebalance.delay.ms=0\n",
+             group.initial.rebalance.delay.ms=0\n\
+             broker.session.timeout.ms=60000\n",
             logs = logs.display()
         )
     }

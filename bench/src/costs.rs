@@ -27,10 +27,12 @@ const START_MAX: Duration = Duration::from_secs(120);
 const STOP_MAX: Duration = Duration::from_secs(120);
 const TOPIC: &str = "costs";
 
-/// A figure may be larger than the baseline by this share, and by this much in any case: the one
-/// is for compilers, the other for a timer that goes off in between.
-const SLACK: f64 = 0.02;
-const SLACK_CALLS: f64 = 0.05;
+/// By how much a figure may be larger than the baseline. Two runs of one program on a busy machine
+/// differ by up to 2.5 % in instructions: timers go off in between. How often a synced request
+/// reads and writes depends on how far its round and its answer overlap.
+const SLACK_INSTRUCTIONS: f64 = 0.05;
+const SLACK_ALLOCATIONS: f64 = 0.1;
+const SLACK_SYSTEM_CALLS: f64 = 0.25;
 
 /// Counts what requests cost, and compares with a baseline.
 #[derive(Debug, Parser)]
@@ -143,9 +145,9 @@ fn worse(costs: &Costs, baseline: &Costs) -> Vec<String> {
             continue;
         };
         let figures = [
-            ("instructions", cost.instructions, allowed.instructions * (1.0 + SLACK)),
-            ("allocations", cost.allocations, allowed.allocations + SLACK_CALLS),
-            ("system calls", cost.system_calls, allowed.system_calls + SLACK_CALLS),
+            ("instructions", cost.instructions, allowed.instructions * (1.0 + SLACK_INSTRUCTIONS)),
+            ("allocations", cost.allocations, allowed.allocations + SLACK_ALLOCATIONS),
+            ("system calls", cost.system_calls, allowed.system_calls * (1.0 + SLACK_SYSTEM_CALLS)),
         ];
         for (what, found, most) in figures {
             if most < found {
@@ -419,8 +421,8 @@ mod tests {
         let cost = |instructions| Cost { instructions, allocations: 10.0, system_calls: 3.0 };
         let costs = |cost| Costs::from([("produce".to_owned(), cost)]);
         let baseline = costs(cost(1000.0));
-        assert!(worse(&costs(cost(1019.0)), &baseline).is_empty());
-        assert_eq!(worse(&costs(cost(1021.0)), &baseline).len(), 1);
+        assert!(worse(&costs(cost(1049.0)), &baseline).is_empty());
+        assert_eq!(worse(&costs(cost(1051.0)), &baseline).len(), 1);
         let more = Cost { allocations: 11.0, system_calls: 4.0, ..cost(1.0) };
         assert_eq!(worse(&costs(more), &baseline).len(), 2);
         assert_eq!(worse(&costs(cost(1.0)), &Costs::new()).len(), 1);

@@ -19,6 +19,7 @@ mod progress;
 mod publish;
 mod self_test;
 mod topics;
+pub mod verify;
 mod waiters;
 
 pub use clock::SystemClock;

@@ -6,7 +6,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    completion, config, dev, doctor, group, read, send, serve, status, tail, topic,
+    completion, config, dev, doctor, group, read, send, serve, status, tail, topic, verify,
 };
 use crate::output::Format;
 use crate::units::parse_duration;
@@ -96,6 +96,8 @@ pub(crate) enum Command {
     /// Find out what is wrong
     #[command(subcommand)]
     Doctor(doctor::DoctorCommand),
+    /// Check the files of a node that does not run; changes nothing, ends with 1 when it finds damage
+    Verify(verify::VerifyArgs),
     /// Print a completion script for a shell
     Completion(completion::CompletionArgs),
 }

@@ -11,6 +11,7 @@ pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod tail;
 pub(crate) mod topic;
+pub(crate) mod verify;
 
 use std::io;
 use std::process::ExitCode;
@@ -27,6 +28,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Dev(args) => dev::run(&global, args),
         Command::Serve(args) => serve::run(&global, args),
         Command::Completion(args) => completion::run(&args),
+        Command::Verify(args) => {
+            log_to_stderr(&global);
+            verify::run(&global, &args)
+        }
         command => {
             log_to_stderr(&global);
             block_on(&global, command)
@@ -80,9 +85,11 @@ async fn run_tool(global: &Global, command: Command) -> Outcome {
         Command::Topic(command) => topic::run(&session, command).await,
         Command::Group(command) => group::run(&session, command).await,
         Command::Config(command) => config::run(&session, command).await,
-        Command::Dev(_) | Command::Serve(_) | Command::Completion(_) | Command::Doctor(_) => {
-            Ok(Exit::Ok)
-        }
+        Command::Dev(_)
+        | Command::Serve(_)
+        | Command::Completion(_)
+        | Command::Doctor(_)
+        | Command::Verify(_) => Ok(Exit::Ok),
     }
 }
 

@@ -10,3 +10,4 @@ mod life;
 mod limits;
 mod strangers;
 mod support;
+mod verify;

@@ -6,8 +6,9 @@
 //! fails the run; the first list only grows. This module knows the lists and the order of a run;
 //! what a suite is made of stands in its own file.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -18,14 +19,17 @@ use crate::product::Product;
 use crate::root;
 
 mod franz_go;
+mod kafka_python;
+mod kafka_tools;
+mod librdkafka;
 mod lists;
 mod program;
 mod run;
 mod suite;
 
 use lists::Lists;
-use run::{Chosen, run_tests};
-use suite::Suite;
+use run::{Chosen, Results, run_tests};
+use suite::{Prepared, Suite};
 
 const USAGE: &str = "usage: cargo xtask compat SUITE|all [--only TEST] [--quick] [--keep] [--write] [--bootstrap HOST:PORT]
 
@@ -35,9 +39,10 @@ const USAGE: &str = "usage: cargo xtask compat SUITE|all [--only TEST] [--quick]
   --write                add what newly passes to the list
   --bootstrap HOST:PORT  another broker, such as `cargo xtask oracle start`; nothing is compared
 
-suites: franz-go";
+suites: franz-go, librdkafka, kafka-tools, kafka-python";
 
-const SUITES: &[&Suite] = &[&franz_go::SUITE];
+const SUITES: &[&Suite] =
+    &[&franz_go::SUITE, &librdkafka::SUITE, &kafka_tools::SUITE, &kafka_python::SUITE];
 
 /// What a broker has to be told so that the suites find what they assume: topics that appear when
 /// they are used have four partitions (librdkafka and kafka-python say so in their instructions).
@@ -111,7 +116,7 @@ fn missing(suite: &Suite) -> Option<&'static str> {
 
 fn run_suite(suite: &Suite, options: &Options) -> Result<()> {
     let began = Instant::now();
-    let made = root().join("target/compat").join(suite.name);
+    let made = directory(suite);
     fs::create_dir_all(&made)?;
     let prepared =
         (suite.prepare)(&made).with_context(|| format!("preparing the suite {}", suite.name))?;
@@ -129,17 +134,7 @@ fn run_suite(suite: &Suite, options: &Options) -> Result<()> {
     }
     ensure!(!tests.is_empty(), "no test of {} was chosen", suite.name);
 
-    let (broker, bootstrap) = match options.bootstrap {
-        Some(bootstrap) => (None, bootstrap.to_owned()),
-        None => {
-            let broker = start(&made, options.keeps_data)?;
-            let bootstrap = broker.kafka.clone();
-            (Some(broker), bootstrap)
-        }
-    };
-    let chosen = Chosen { suite, prepared: &*prepared, tests: &tests, bootstrap: &bootstrap };
-    let results = run_tests(&chosen, &lists, &logs);
-    drop(broker);
+    let results = run_all(suite, &*prepared, &tests, &lists, options)?;
     if options.bootstrap.is_some() {
         println!("compat {}: {}", suite.name, run::counts(&results));
         return Ok(());
@@ -164,9 +159,41 @@ fn run_suite(suite: &Suite, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn start(made: &Path, keeps_data: bool) -> Result<Product> {
+/// Runs the tests, those that want their broker set up otherwise at one of their own.
+fn run_all(
+    suite: &Suite,
+    prepared: &dyn Prepared,
+    tests: &[String],
+    lists: &Lists,
+    options: &Options,
+) -> Result<Results> {
+    let made = directory(suite);
+    let mut by_settings = BTreeMap::<&[&str], Vec<&String>>::new();
+    for test in tests {
+        by_settings.entry(prepared.settings(test)).or_default().push(test);
+    }
+    let mut results = Results::new();
+    for (settings, tests) in by_settings {
+        let broker = match options.bootstrap {
+            Some(_) => None,
+            None => Some(start(&made, settings, options.keeps_data)?),
+        };
+        let bootstrap = broker.as_ref().map(|broker| broker.kafka.as_str());
+        let bootstrap = options.bootstrap.or(bootstrap).context("there is no broker")?;
+        let chosen = Chosen { suite, prepared, tests: &tests, bootstrap };
+        results.extend(run_tests(&chosen, lists, &made.join("logs")));
+    }
+    Ok(results)
+}
+
+/// Where a suite is fetched, built and run.
+fn directory(suite: &Suite) -> PathBuf {
+    root().join("target/compat").join(suite.name)
+}
+
+fn start(made: &Path, settings: &[&str], keeps_data: bool) -> Result<Product> {
     let data = made.join("data");
-    let mut flags: Vec<&Path> = SETTINGS.iter().map(Path::new).collect();
+    let mut flags: Vec<&Path> = SETTINGS.iter().chain(settings).map(Path::new).collect();
     if keeps_data {
         if data.exists() {
             fs::remove_dir_all(&data)?;

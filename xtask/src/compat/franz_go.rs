@@ -92,7 +92,7 @@ impl Prepared for FranzGo {
         Ok(tests)
     }
 
-    fn command(&self, test: &str, bootstrap: &str) -> Command {
+    fn command(&self, test: &str, bootstrap: &str) -> Result<Command> {
         let (package, name) = test.split_once('/').unwrap_or(("kgo", test));
         let dir = PACKAGES.iter().find(|(known, _, _)| *known == package).map_or(".", |p| p.2);
         let mut command = Command::new(binary(&self.made, package));
@@ -101,7 +101,7 @@ impl Prepared for FranzGo {
             .args(["-test.v", "-test.run", &format!("^{name}$")])
             .envs([("KGO_SEEDS", bootstrap), ("KGO_TEST_RF", "1")])
             .env("KGO_TEST_RECORDS", RECORDS);
-        command
+        Ok(command)
     }
 
     /// The lines are `--- PASS: TestName (0.01s)`, indented and with `/` for the parts of a test. A

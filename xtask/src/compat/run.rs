@@ -7,6 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use anyhow::{Context, Result};
+
 use super::lists::Lists;
 use super::program;
 use super::suite::{Outcome, Prepared, Suite};
@@ -15,7 +17,7 @@ use super::suite::{Outcome, Prepared, Suite};
 pub(super) struct Chosen<'a> {
     pub(super) suite: &'a Suite,
     pub(super) prepared: &'a dyn Prepared,
-    pub(super) tests: &'a [String],
+    pub(super) tests: &'a [&'a String],
     pub(super) bootstrap: &'a str,
 }
 
@@ -25,7 +27,7 @@ pub(super) type Results = BTreeMap<String, Outcome>;
 /// Runs all, and once more, alone, what had to pass and did not: these suites bring time limits of
 /// their own, and a busy machine breaks them. What fails twice is broken; what failed once is printed.
 pub(super) fn run_tests(chosen: &Chosen, lists: &Lists, logs: &Path) -> Results {
-    let queue = Mutex::new(VecDeque::from_iter(chosen.tests));
+    let queue = Mutex::new(VecDeque::from_iter(chosen.tests.iter().copied()));
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..chosen.suite.at_once {
@@ -58,15 +60,8 @@ fn take<'a>(queue: &Mutex<VecDeque<&'a String>>) -> Option<&'a String> {
 fn run_one(chosen: &Chosen, test: &str, logs: &Path) -> Vec<(String, Outcome)> {
     let began = Instant::now();
     let log = logs.join(format!("{}.log", test.replace(['/', ':', ' '], "_")));
-    let mut command = chosen.prepared.command(test, chosen.bootstrap);
-    let parts = match program::run(&mut command, &log, chosen.suite.wait) {
-        Ok(Some(status)) => match fs::read(&log) {
-            Ok(printed) => chosen.prepared.judge(test, status, &String::from_utf8_lossy(&printed)),
-            Err(error) => failed(test, format!("its log is gone: {error}")),
-        },
-        Ok(None) => failed(test, format!("not done within {} s", chosen.suite.wait.as_secs())),
-        Err(error) => failed(test, format!("{error:#}")),
-    };
+    let parts = execute(chosen, test, &log)
+        .unwrap_or_else(|error| vec![(test.to_owned(), Outcome::Failed(format!("{error:#}")))]);
     let seconds = began.elapsed().as_secs();
     for (name, outcome) in &parts {
         println!("  {name} {} ({seconds} s)", outcome.line());
@@ -74,8 +69,12 @@ fn run_one(chosen: &Chosen, test: &str, logs: &Path) -> Vec<(String, Outcome)> {
     parts
 }
 
-fn failed(test: &str, why: String) -> Vec<(String, Outcome)> {
-    vec![(test.to_owned(), Outcome::Failed(why))]
+fn execute(chosen: &Chosen, test: &str, log: &Path) -> Result<Vec<(String, Outcome)>> {
+    let mut command = chosen.prepared.command(test, chosen.bootstrap)?;
+    let status = program::run(&mut command, log, chosen.suite.wait)?
+        .with_context(|| format!("not done within {} s", chosen.suite.wait.as_secs()))?;
+    let printed = fs::read(log)?;
+    Ok(chosen.prepared.judge(test, status, &String::from_utf8_lossy(&printed)))
 }
 
 /// How many passed, were skipped, failed.

@@ -28,8 +28,16 @@ pub(super) trait Prepared: Sync {
     /// When the suite cannot be asked.
     fn tests(&self) -> Result<Vec<String>>;
 
+    /// What the broker of this test has to be told, beyond what every suite assumes.
+    fn settings(&self, _test: &str) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The command that runs one test against the broker.
-    fn command(&self, test: &str, bootstrap: &str) -> Command;
+    ///
+    /// # Errors
+    /// When a file that the test reads cannot be written.
+    fn command(&self, test: &str, bootstrap: &str) -> Result<Command>;
 
     /// What came of it, from what it printed. Usually one result under the test's own name; a part of
     /// it that was skipped is a result of its own, so that it has to be explained like any other.

@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "librdkafka",
     needs: &["gcc", "g++", "make", "java", "mvn"],
     at_once: 4,
-    wait: Duration::from_secs(600),
+    wait: Duration::from_secs(900),
     prepare,
 };
 

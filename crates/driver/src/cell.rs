@@ -1,13 +1,16 @@
 //! A partition with its log, behind one lock.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use towpath_broker::{Output, Partition};
+use towpath_log::Log;
 use towpath_log::disk::Disk;
-use towpath_log::{Log, LogError};
 use towpath_model::properties::TopicConfig;
-use towpath_model::{Offset, Time, TopicName, TopicPartition};
+use towpath_model::{Time, TopicName, TopicPartition};
+
+use crate::config::log_config;
+use crate::volume::VolumeIndex;
 
 use crate::compact::Compactions;
 
@@ -17,6 +20,8 @@ pub(crate) struct Cell<D: Disk> {
     pub(crate) id: TopicPartition,
     pub(crate) topic: TopicName,
     pub(crate) counted: Counted,
+    /// The data directory that its log lies in.
+    pub(crate) volume: VolumeIndex,
     slot: Mutex<Slot<D>>,
 }
 
@@ -37,33 +42,33 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) awaits_sync: bool,
     /// The deadline that the driver has noted for the partition.
     pub(crate) scheduled: Option<Time>,
-    /// No longer led here: the topic was deleted or the directory failed.
+    /// No longer led here: the topic was deleted or the broker stops.
     pub(crate) closed: bool,
     pub(crate) compactions: Compactions,
+    /// The data directory has failed: nothing is written any more, and only what had become durable
+    /// before is read.
+    pub(crate) failed: bool,
     /// Its state could not be written; time does not act on it before this.
     pub(crate) retry_at: Option<Time>,
 }
 
 impl<D: Disk> Slot<D> {
+    /// Takes over what a topic's configuration says.
+    pub(crate) fn configure(
+        &mut self,
+        id: TopicPartition,
+        config: &Arc<TopicConfig>,
+        out: &mut Vec<Output>,
+    ) {
+        self.log.set_config(log_config(config, id));
+        self.config = Arc::clone(config);
+        self.partition.configured(config.min_insync_replicas, config.durability, out);
+    }
+
     /// When time is to act on the state; never on one that is no longer led here.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let deadline = self.partition.next_deadline().filter(|_| !self.closed)?;
         Some(self.retry_at.map_or(deadline, |at| at.max(deadline)))
-    }
-
-    /// Moves the log start up to `offset`. The start may have moved although something failed
-    /// afterwards, the removal of a file for one: the core hears what is true.
-    ///
-    /// # Errors
-    /// When the disk fails.
-    pub(crate) fn start_moves_to(
-        &mut self,
-        offset: Offset,
-        out: &mut Vec<Output>,
-    ) -> Result<(), LogError> {
-        let moved = self.log.start_moves_to(offset);
-        self.partition.log_start_moved(self.log.log_start_offset(), out);
-        moved
     }
 }
 
@@ -71,6 +76,7 @@ impl<D: Disk> Cell<D> {
     pub(crate) fn new(
         id: TopicPartition,
         topic: TopicName,
+        volume: VolumeIndex,
         partition: Partition,
         log: Log<D>,
         config: Arc<TopicConfig>,
@@ -83,9 +89,19 @@ impl<D: Disk> Cell<D> {
             scheduled: None,
             closed: false,
             compactions: Compactions::default(),
+            failed: false,
             retry_at: None,
         };
-        Cell { id, topic, counted: Counted::default(), slot: Mutex::new(slot) }
+        Cell { id, topic, volume, counted: Counted::default(), slot: Mutex::new(slot) }
+    }
+
+    /// Locks the partition, if nobody holds it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Slot<D>>> {
+        match self.slot.try_lock() {
+            Ok(slot) => Some(slot),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => Some(self.lock()),
+        }
     }
 
     /// Locks the partition. Never held over a wait; only an append is carried out under it.

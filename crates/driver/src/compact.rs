@@ -158,13 +158,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let mut dirtiest: Option<(f64, Arc<Cell<D>>)> = None;
         for cell in self.cells() {
             let mut slot = cell.lock();
-            if slot.closed || !slot.config.cleanup_policy.compact {
+            if slot.closed || slot.failed || !slot.config.cleanup_policy.compact {
                 continue;
             }
             if let Err(error) = slot.log.roll_if_due(now) {
                 tracing::debug!(partition = %cell.id, topic = %cell.topic, %error,
                     "nothing is compacted in a failed directory");
-                return None;
+                continue;
             }
             if slot.compactions.stopped.is_some() {
                 totals.stopped_partitions += 1;

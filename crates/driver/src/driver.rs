@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use towpath_broker::{Output, Partition};
-use towpath_log::DataDirectory;
 use towpath_log::disk::{Disk, Space};
 use towpath_metadata::{Address, Image, Overrides};
 use towpath_model::mutant::{self, Mutant};
@@ -17,8 +16,11 @@ use crate::cell::{Cell, Slot};
 use crate::compact::{CompactionTotals, Compactor};
 use crate::deadlines::Deadlines;
 use crate::lag::LagWatch;
+use crate::locate::Found;
 use crate::offline::Offline;
 use crate::retire::GuardBook;
+use crate::room::Room;
+use crate::volume::{MissingVolume, Volume, VolumeIndex, VolumeStatus};
 use crate::world::{Clock, Delivery, Net};
 
 /// How long time waits after it could not act, because the disk is full or broken: the deadline has
@@ -37,6 +39,8 @@ pub struct Settings {
     pub incarnation: Uuid,
     /// Where this broker listens.
     pub addresses: Vec<Address>,
+    /// Data directories that are gone for good, and with them what they held.
+    pub forgotten_directories: Vec<Uuid>,
 }
 
 /// Everything one broker does to its disk, for any clock and any net. Shared by everybody who
@@ -45,7 +49,12 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) clock: C,
     pub(crate) net: N,
     pub(crate) settings: Settings,
-    pub(crate) directory: DataDirectory<D>,
+    /// The data directories, the first one first. Never empty.
+    pub(crate) volumes: Vec<Volume<D>>,
+    /// Data directories that are not there.
+    pub(crate) missing: Vec<MissingVolume>,
+    /// What lay where when the broker started.
+    pub(crate) found: Found,
     /// Every led partition but the metadata's.
     pub(crate) cells: RwLock<BTreeMap<TopicPartition, Arc<Cell<D>>>>,
     pub(crate) metadata: Arc<Cell<D>>,
@@ -55,26 +64,18 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     /// that comes when a record is committed and not yet published is told of a topic that nobody
     /// can find.
     pub(crate) publishing: Mutex<()>,
-    /// Partitions whose newest records wait for a sync round.
-    pub(crate) unsynced: Mutex<Vec<Arc<Cell<D>>>>,
-    /// Relaxed partitions with unsynced records; the upkeep flushes them.
-    pub(crate) unflushed: Mutex<Vec<Arc<Cell<D>>>>,
     /// When which partition's state wants to be called.
     pub(crate) deadlines: Mutex<Deadlines>,
-    /// When every partition was last looked after.
-    pub(crate) kept_up_at: Mutex<Option<Time>>,
     /// Held by the one thread that compacts.
     pub(crate) compactor: Mutex<Compactor<D>>,
     pub(crate) compaction_totals: Mutex<CompactionTotals>,
     /// Partitions that should be led here and are not served.
     pub(crate) offline: Mutex<BTreeMap<TopicPartition, Offline>>,
-    /// Logs of deleted topics, to be removed from disk by the upkeep.
-    pub(crate) doomed: Mutex<Vec<Arc<Cell<D>>>>,
     /// What retention's guard holds, and what groups have lost.
     pub(crate) guard_book: Mutex<GuardBook>,
     /// Which groups were warned of, and when.
     pub(crate) lag_watch: Mutex<LagWatch>,
-    /// The disk fills up.
+    /// Somebody says that the disk fills up.
     pub(crate) disk_pressed: AtomicBool,
 }
 
@@ -90,9 +91,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.settings.broker_id
     }
 
-    /// Identity of the data directory and of the cluster it belongs to.
+    /// Identity of the first data directory and of the cluster it belongs to.
     pub fn identity(&self) -> &towpath_log::Identity {
-        self.directory.identity()
+        self.first().directory.identity()
     }
 
     /// The clock.
@@ -105,27 +106,71 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         &self.net
     }
 
-    /// What the data directory's file system has left.
+    /// What the first data directory's file system has left. Asks the disk.
     ///
     /// # Errors
     /// As the disk says.
     pub fn space(&self) -> std::io::Result<Space> {
-        self.directory.space()
+        self.first().directory.space()
     }
 
-    /// Says whether the disk needs room more than groups need the expired records that retention's
-    /// guard holds for them.
+    /// Says that the disk needs room more than groups need the expired records that retention's
+    /// guard holds for them, whatever the watermarks say.
     pub fn set_disk_pressed(&self, is_pressed: bool) {
         self.disk_pressed.store(is_pressed, Ordering::Relaxed);
     }
 
     pub(crate) fn is_disk_pressed(&self) -> bool {
-        self.disk_pressed.load(Ordering::Relaxed)
+        let is_low = |volume: &Volume<D>| volume.room() != Room::Ample;
+        self.disk_pressed.load(Ordering::Relaxed) || self.volumes.iter().any(is_low)
     }
 
-    /// Whether the data directory has failed: nothing is written any more.
+    /// Whether the first data directory has failed: neither metadata nor offsets can be written any
+    /// more.
     pub fn is_failed(&self) -> bool {
-        self.directory.is_failed()
+        self.first().directory.is_failed()
+    }
+
+    /// The data directories that are open.
+    pub fn volumes(&self) -> impl Iterator<Item = VolumeIndex> + use<D, C, N> {
+        (0..self.volumes.len()).map(VolumeIndex)
+    }
+
+    /// How every open data directory does.
+    pub fn volume_statuses(&self) -> Vec<VolumeStatus> {
+        let now = self.clock.now().time;
+        self.volumes.iter().map(|volume| volume.status(now)).collect()
+    }
+
+    /// Looks whether writes to memory come back. To be called about once a second, by a thread that
+    /// waits for no disk.
+    pub fn watch_writes(&self) {
+        let now = self.clock.now().time;
+        self.volumes.iter().for_each(|volume| volume.watch_writes(now));
+    }
+
+    /// Data directories that are configured, or were known, and could not be opened at the start.
+    pub fn missing_volumes(&self) -> &[MissingVolume] {
+        &self.missing
+    }
+
+    /// Whether a write to some data directory may block, because its disk is behind. The time is
+    /// asked for only while a round is under way.
+    pub fn is_any_slow(&self, now: impl Fn() -> Time) -> bool {
+        self.volumes.iter().any(|volume| volume.is_waited_for() && volume.is_slow(now()))
+    }
+
+    /// In which data directory a led partition lies.
+    pub fn volume_of(&self, id: TopicPartition) -> Option<VolumeIndex> {
+        self.cell(id).map(|cell| cell.volume)
+    }
+
+    pub(crate) fn first(&self) -> &Volume<D> {
+        &self.volumes[0]
+    }
+
+    pub(crate) fn volume(&self, index: VolumeIndex) -> &Volume<D> {
+        &self.volumes[index.0]
     }
 
     pub(crate) fn cell(&self, id: TopicPartition) -> Option<Arc<Cell<D>>> {
@@ -155,19 +200,29 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         cell: &Arc<Cell<D>>,
         act: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> R,
     ) -> R {
+        self.step_in(cell, || Some(cell.lock()), act).expect("a lock that waits is given")
+    }
+
+    /// [`Driver::step`] with a lock that may not be given: `None` then, and nothing has been done.
+    pub(crate) fn step_in<'c, R>(
+        &self,
+        cell: &'c Arc<Cell<D>>,
+        lock: impl FnOnce() -> Option<MutexGuard<'c, Slot<D>>>,
+        act: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> R,
+    ) -> Option<R> {
         // Whoever is answered on the ground of committed metadata must find it published.
         let is_metadata = Arc::ptr_eq(cell, &self.metadata);
         let _publishing =
             is_metadata.then(|| self.publishing.lock().expect("no panic holds the turn"));
         let now = self.clock.now();
         let mut out = Vec::new();
-        let mut slot = cell.lock();
+        let mut slot = lock()?;
         let result = act(&mut slot, now, &mut out);
         self.append_ordered(cell, &mut slot, now, &mut out);
         self.reschedule(cell.id, &mut slot);
         drop(slot);
         self.carry_out(out);
-        result
+        Some(result)
     }
 
     /// Carries out the one order that must happen under the lock.
@@ -200,7 +255,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 towpath_records::set_leader_epoch(&mut batch, slot.partition.leader_epoch());
                 let header =
                     BatchHeader::parse(&batch).expect("what the builder made is well formed");
-                match slot.log.append(&batch, &header, now) {
+                let volume = self.volume(cell.volume);
+                let mut append = || volume.write(|| slot.log.append(&batch, &header, now));
+                let mut appended = append();
+                if appended.as_ref().is_err_and(towpath_log::LogError::is_disk_full)
+                    && self.release_reserve(volume)
+                {
+                    appended = append();
+                }
+                match appended {
                     Ok(_) => {
                         slot.partition.records_appended(now, &header, out);
                         self.want_sync(cell, slot);
@@ -226,10 +289,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return;
         }
         let relaxed = slot.config.durability == towpath_model::Durability::Relaxed;
-        let list = if relaxed { &self.unflushed } else { &self.unsynced };
+        let volume = self.volume(cell.volume);
+        let list = if relaxed { &volume.unflushed } else { &volume.unsynced };
         list.lock().expect("no panic holds the list").push(Arc::clone(cell));
         if !relaxed && !mutant::is_on(Mutant::SyncNotAsked) {
-            self.clock.sync_wanted();
+            self.clock.sync_wanted(cell.volume);
         }
     }
 
@@ -287,7 +351,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         read: impl FnOnce(&Partition) -> R,
     ) -> Option<R> {
         let cell = self.cell(id)?;
-        let slot = cell.lock();
+        let slot = self.lock_in_time(&cell)?;
         (!slot.closed).then(|| read(&slot.partition))
     }
 }

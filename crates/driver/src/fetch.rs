@@ -1,7 +1,7 @@
 //! Reading: where a log may be read, where its records lie, and which offset has which time.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 
 use towpath_broker::Condition;
 use towpath_log::disk::Disk;
@@ -65,11 +65,14 @@ pub enum FetchRefusal {
     /// The partition should be led here and cannot be.
     #[error("{0}")]
     Offline(String),
+    /// They have to be fetched from the device first: [`Driver::warm_up`].
+    #[error("the records are not in memory")]
+    NotResident,
     /// The bytes there are damaged.
     #[error("the records there are damaged: {0}")]
     Corrupt(String),
     /// The disk fails.
-    #[error("the data directory cannot be read: {0}")]
+    #[error("the records cannot be read: {0}")]
     Storage(String),
 }
 
@@ -125,6 +128,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         })
     }
 
+    fn locked<'c>(&self, cell: &'c Arc<Cell<D>>) -> Result<MutexGuard<'c, Slot<D>>, FetchRefusal> {
+        let stalled = || FetchRefusal::Storage(self.stalled_reason(self.volume(cell.volume)));
+        self.lock_in_time(cell).ok_or_else(stalled)
+    }
+
     /// The lines of a partition.
     ///
     /// # Errors
@@ -135,7 +143,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         epoch: Option<LeaderEpoch>,
     ) -> Result<Position, FetchRefusal> {
         let cell = self.led(id)?;
-        let slot = cell.lock();
+        let slot = self.locked(&cell)?;
         if slot.closed {
             return Err(FetchRefusal::NotLeader);
         }
@@ -156,8 +164,56 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         stable_only: bool,
         limits: ReadLimits,
     ) -> Result<Read<D>, FetchRefusal> {
+        self.find_records(id, epoch, from, stable_only, limits, true)
+    }
+
+    /// As [`Driver::read`], but without waiting for a device.
+    ///
+    /// # Errors
+    /// [`FetchRefusal::NotResident`] when it would have to be waited for; then
+    /// [`Driver::warm_up`] and a [`Driver::read`] are next.
+    pub fn read_resident(
+        &self,
+        id: TopicPartition,
+        epoch: Option<LeaderEpoch>,
+        from: Offset,
+        stable_only: bool,
+        limits: ReadLimits,
+    ) -> Result<Read<D>, FetchRefusal> {
+        self.find_records(id, epoch, from, stable_only, limits, false)
+    }
+
+    /// Brings about `max_bytes` of records into memory, from `from` on. Waits for the device, without
+    /// the partition's lock.
+    ///
+    /// # Errors
+    /// [`FetchRefusal`].
+    pub fn warm_up(
+        &self,
+        id: TopicPartition,
+        from: Offset,
+        max_bytes: usize,
+    ) -> Result<(), FetchRefusal> {
         let cell = self.led(id)?;
-        let slot = cell.lock();
+        let warm_up = self.locked(&cell)?.log.warm_up(from, max_bytes);
+        let Some(warm_up) = warm_up else { return Ok(()) };
+        if let Some(warmed) = warm_up.run().map_err(|error| refused(&error))? {
+            cell.lock().log.keep_open(warmed);
+        }
+        Ok(())
+    }
+
+    fn find_records(
+        &self,
+        id: TopicPartition,
+        epoch: Option<LeaderEpoch>,
+        from: Offset,
+        stable_only: bool,
+        limits: ReadLimits,
+        may_wait: bool,
+    ) -> Result<Read<D>, FetchRefusal> {
+        let cell = self.led(id)?;
+        let slot = self.locked(&cell)?;
         if slot.closed {
             return Err(FetchRefusal::NotLeader);
         }
@@ -174,10 +230,23 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if end <= from {
             return Ok(Read { slice: None, position });
         }
-        let read = slot.log.read(from, end, limits.max_bytes, limits.at_least_one_batch);
+        // What a failed sync left behind may still be in the page cache, and is not on the disk.
+        let certain = slot.log.durable_offset();
+        let end = if slot.failed { end.min(certain) } else { end };
+        if end <= from {
+            let reason = "the data directory failed before these records were durable";
+            return Err(FetchRefusal::Storage(reason.to_owned()));
+        }
+        let (max_bytes, at_least_one) = (limits.max_bytes, limits.at_least_one_batch);
+        let read = if may_wait {
+            slot.log.read(from, end, max_bytes, at_least_one)
+        } else {
+            slot.log.read_resident(from, end, max_bytes, at_least_one)
+        };
         let slice = read.map_err(|error| match error {
             ReadError::OutOfRange { .. } => FetchRefusal::OutOfRange { position },
             ReadError::CorruptBatch { .. } => FetchRefusal::Corrupt(error.to_string()),
+            ReadError::NotResident => FetchRefusal::NotResident,
             other => FetchRefusal::Storage(other.to_string()),
         })?;
         if let Some(slice) = &slice {
@@ -190,14 +259,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// here. `true`: it holds already, or will never, and nobody will be called.
     pub fn watch(&self, id: TopicPartition, token: Token, condition: Condition) -> bool {
         let Some(cell) = self.cell(id) else { return true };
-        let mut slot = cell.lock();
+        let Some(mut slot) = self.lock_in_time(&cell) else { return true };
         slot.closed || slot.partition.watch(token, condition)
     }
 
     /// Gives up a [`Driver::watch`].
     pub fn unwatch(&self, id: TopicPartition, token: Token, condition: Condition) {
-        if let Some(cell) = self.cell(id) {
-            cell.lock().partition.unwatch(token, condition);
+        let Some(cell) = self.cell(id) else { return };
+        // Where it cannot be given up, it ends with the first thing that happens there.
+        if let Some(mut slot) = self.lock_in_time(&cell) {
+            slot.partition.unwatch(token, condition);
         }
     }
 
@@ -213,7 +284,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         query: OffsetQuery,
     ) -> Result<Option<OffsetAnswer>, FetchRefusal> {
         let cell = self.led(id)?;
-        let slot = cell.lock();
+        let slot = self.locked(&cell)?;
         if slot.closed {
             return Err(FetchRefusal::NotLeader);
         }

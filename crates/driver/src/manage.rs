@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use towpath_broker::{Outcome, Output};
-use towpath_log::LogError;
+use towpath_broker::Outcome;
 use towpath_log::disk::Disk;
+use towpath_log::{LogError, StartMove};
 use towpath_metadata::{self as metadata, Effect, Image};
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartition};
 
-use crate::cell::Slot;
-use crate::config::log_config;
+use crate::cell::Cell;
 use crate::driver::Driver;
+use crate::stall::Deferred;
 use crate::world::{Clock, Net};
 
 /// Token of a request whose answer nobody waits for.
@@ -34,9 +34,20 @@ pub enum DeleteRecordsRefusal {
         /// The partition's high watermark.
         high_watermark: Offset,
     },
+    /// The disk does not answer.
+    #[error("{0}")]
+    Stalled(String),
     /// The disk fails.
     #[error(transparent)]
     Storage(#[from] LogError),
+}
+
+/// How the move of a log start ended.
+pub(crate) struct Moved {
+    /// Where the log starts now; `None` when it has not moved, or the partition was closed meanwhile.
+    pub(crate) start: Option<Offset>,
+    /// The start may have moved although something failed afterwards, the removal of a file for one.
+    pub(crate) result: Result<(), LogError>,
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
@@ -95,8 +106,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let removed = self.cells.write().expect("no panic holds the map").remove(&id);
         self.delete_offline(id);
         if let Some(cell) = removed {
-            self.close(&cell, Outcome::NotLeader);
-            self.doomed.lock().expect("no panic holds the list").push(cell);
+            let is_closed = self.step_soon(&cell, |slot, _, out| {
+                slot.closed = true;
+                slot.partition.resign(Outcome::NotLeader, out);
+            });
+            if is_closed {
+                let doomed = &self.volume(cell.volume).doomed;
+                doomed.lock().expect("no panic holds the list").push(cell);
+            } else {
+                self.defer(cell.volume, Deferred::Forget(cell));
+            }
         }
     }
 
@@ -108,16 +127,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         };
         for cell in self.cells_of(topic) {
             let id = cell.id;
-            self.step(&cell, |slot, _, out| {
-                slot.log.set_config(log_config(&config, id));
-                slot.config = Arc::clone(&config);
-                slot.partition.configured(config.min_insync_replicas, config.durability, out);
-            });
+            let is_done = self.step_soon(&cell, |slot, _, out| slot.configure(id, &config, out));
+            if !is_done {
+                self.defer(cell.volume, Deferred::Configure(cell));
+            }
         }
         if config.durability == Durability::Synced {
             // What was appended while the topic was relaxed waits for the upkeep; whoever repeats
             // it, or appends behind it, now waits for the disk.
-            self.want_flush();
+            self.volumes.iter().for_each(|volume| self.want_flush(volume));
         }
     }
 
@@ -136,35 +154,61 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             None => DeleteRecordsRefusal::NotLeader,
         })?;
         let readers = self.readers_before_deletion(&cell);
-        let (result, start) = self.step(&cell, |slot, _, out| {
-            let result = delete_below(slot, before, out);
-            (result, slot.log.log_start_offset())
-        });
+        let moved = {
+            let Some(slot) = self.lock_in_time(&cell) else {
+                let reason = self.stalled_reason(self.volume(cell.volume));
+                return Err(DeleteRecordsRefusal::Stalled(reason));
+            };
+            if slot.closed {
+                return Err(DeleteRecordsRefusal::NotLeader);
+            }
+            let high_watermark = slot.partition.leader().high_watermark();
+            let asked = before.unwrap_or(high_watermark);
+            if high_watermark < asked && !mutant::is_on(Mutant::DeleteAboveHighWatermark) {
+                return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });
+            }
+            match slot.log.begin_start_move(asked)? {
+                Some(moved) => moved,
+                None => return Ok(slot.log.log_start_offset()),
+            }
+        };
+        let moved = self.move_start(&cell, moved);
         // It may have moved although something failed afterwards.
-        self.records_were_deleted(&cell, &readers, start, self.clock.now().wall);
-        result.map(|()| start)
+        if let Some(start) = moved.start {
+            self.records_were_deleted(&cell, &readers, start, self.clock.now().wall);
+        }
+        moved.result?;
+        moved.start.ok_or(DeleteRecordsRefusal::NotLeader)
+    }
+
+    /// Moves a partition's start, without its lock wherever the disk works.
+    pub(crate) fn move_start(&self, cell: &Arc<Cell<D>>, mut moved: StartMove<D>) -> Moved {
+        if let Err(error) = moved.save() {
+            return Moved { start: None, result: Err(error) };
+        }
+        let finished = self.step(cell, |slot, _, out| {
+            if slot.closed {
+                return None;
+            }
+            let removal = slot.log.finish_start_move(moved);
+            // A relaxed log has been synced up to there.
+            if !slot.failed {
+                slot.partition.synced(slot.log.durable_offset(), out);
+            }
+            let start = slot.log.log_start_offset();
+            slot.partition.log_start_moved(start, out);
+            Some((removal, start))
+        });
+        match finished {
+            Some((removal, start)) => Moved { start: Some(start), result: removal.run() },
+            None => Moved { start: None, result: Ok(()) },
+        }
     }
 
     /// Bytes that a partition's log takes on disk.
     pub fn size_bytes(&self, id: TopicPartition) -> Option<u64> {
         let cell = self.cell(id)?;
-        let slot = cell.lock();
+        let slot = self.lock_in_time(&cell)?;
         Some(slot.log.size_bytes())
     }
-}
-
-fn delete_below<D: Disk>(
-    slot: &mut Slot<D>,
-    before: Option<Offset>,
-    out: &mut Vec<Output>,
-) -> Result<(), DeleteRecordsRefusal> {
-    if slot.closed {
-        return Err(DeleteRecordsRefusal::NotLeader);
-    }
-    let high_watermark = slot.partition.leader().high_watermark();
-    let asked = before.unwrap_or(high_watermark);
-    if high_watermark < asked && !mutant::is_on(Mutant::DeleteAboveHighWatermark) {
-        return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });
-    }
-    Ok(slot.start_moves_to(asked, out)?)
 }

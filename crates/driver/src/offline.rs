@@ -57,9 +57,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub(crate) fn delete_offline(&self, id: TopicPartition) {
         let removed = self.offline.lock().expect("no panic holds the list").remove(&id);
         let Some(Offline { topic, .. }) = removed else { return };
-        if let Err(error) = self.directory.delete_log(place_of(id, &topic)) {
-            tracing::warn!(%topic, partition = %id.partition, %error,
-                "a deleted topic's files could not be removed; the next start tries again");
+        // Where it may lie; in a directory that is missing, the start that finds it removes it.
+        for volume in &self.volumes {
+            if let Err(error) = volume.directory.delete_log(place_of(id, &topic)) {
+                tracing::warn!(%topic, partition = %id.partition, %error,
+                    "a deleted topic's files could not be removed; the next start tries again");
+            }
         }
     }
 }

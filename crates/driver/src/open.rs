@@ -1,8 +1,8 @@
-//! Start and stop: from a data directory to led partitions, and back to a clean directory.
+//! Start and stop: from data directories to led partitions, and back to clean directories.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use towpath_broker::{Host, Outcome, State};
@@ -14,14 +14,25 @@ use towpath_log::{
 use towpath_metadata::{self as metadata, Image, Metadata, PartitionState, Topic};
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::TopicConfig;
-use towpath_model::{PartitionIndex, TopicName, TopicPartition, Uuid};
+use towpath_model::{BrokerId, PartitionIndex, TopicName, TopicPartition, Uuid};
 
 use crate::cell::Cell;
 use crate::config::log_config;
 use crate::driver::{Driver, Settings};
+use crate::locate::{Found, Located, open_others};
 use crate::manage::NOBODY;
 use crate::recover::{Leadership, RecoverError, lead, replay, state_of_topic};
+use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
+
+/// A data directory and the disk that it is on.
+#[derive(Debug, Clone)]
+pub struct Place<D> {
+    /// The disk.
+    pub disk: D,
+    /// The directory.
+    pub path: PathBuf,
+}
 
 /// Why a broker does not start.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +40,17 @@ pub enum OpenError {
     /// The data directory as a whole.
     #[error(transparent)]
     Directory(#[from] towpath_log::OpenError),
+    /// One of several data directories belongs to somebody else.
+    #[error("data directory {} belongs to broker {node} of cluster {cluster_id}, not to this one",
+        path.display())]
+    Foreign {
+        /// Which directory.
+        path: PathBuf,
+        /// Whose cluster it is of.
+        cluster_id: String,
+        /// Whose broker it is of.
+        node: BrokerId,
+    },
     /// The metadata log.
     #[error("the metadata log cannot be used: {0}")]
     Metadata(#[source] RecoverError),
@@ -66,34 +88,39 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub fn open(
         disk: D,
         path: &Path,
-        new_identity: impl FnOnce() -> Identity,
+        new_identity: impl FnMut() -> Identity,
         boot_id: &str,
         settings: Settings,
         clock: C,
         net: N,
     ) -> Result<Arc<Self>, OpenError> {
         let limits = WriteAheadLimits::default();
-        Self::open_with(disk, path, limits, new_identity, boot_id, settings, clock, net)
+        let places = vec![Place { disk, path: path.to_owned() }];
+        Self::open_in(places, limits, new_identity, boot_id, settings, clock, net)
     }
 
-    /// [`Self::open`] with write-ahead files of another size: small ones make a simulation turn
-    /// them often.
+    /// [`Self::open`] of several directories, the metadata in the first, and with write-ahead files of
+    /// another size: small ones make a simulation turn them often. A directory other than the first
+    /// that cannot be read keeps its partitions offline, and the broker serves the others.
     ///
     /// # Errors
     /// As [`Self::open`].
-    #[expect(clippy::too_many_arguments, reason = "those of `open`, and the limits")]
-    pub fn open_with(
-        disk: D,
-        path: &Path,
+    ///
+    /// # Panics
+    /// When `places` names no directory.
+    pub fn open_in(
+        places: Vec<Place<D>>,
         limits: WriteAheadLimits,
-        new_identity: impl FnOnce() -> Identity,
+        mut new_identity: impl FnMut() -> Identity,
         boot_id: &str,
         settings: Settings,
         clock: C,
         net: N,
     ) -> Result<Arc<Self>, OpenError> {
+        let mut places = places.into_iter();
+        let Place { disk, path } = places.next().expect("there is a first data directory");
         let (directory, report) =
-            DataDirectory::open_with(disk, path, new_identity, boot_id, limits)?;
+            DataDirectory::open_with(disk, &path, &mut new_identity, boot_id, limits)?;
         match report.last_stop {
             LastStop::Never | LastStop::Clean => tracing::debug!(?report, "data directory opened"),
             LastStop::ProcessEnded | LastStop::SystemEnded => tracing::info!(
@@ -113,28 +140,42 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             State::Metadata(host) => host.machine().image().clone(),
             _ => unreachable!("the metadata partition holds the metadata"),
         };
+        let mut known =
+            image.broker(settings.broker_id).map_or_else(Vec::new, |b| b.directories.clone());
+        known.retain(|id| !settings.forgotten_directories.contains(id));
+        let new_id = || new_identity().directory_id;
+        let others = open_others(&directory, places.collect(), &known, limits, new_id, boot_id)?;
+        for missing in &others.missing {
+            tracing::error!(
+                reason = missing.reason,
+                "a data directory is not there: partitions that may lie in it are offline"
+            );
+        }
+        let mut volumes = vec![Volume::new(VolumeIndex::FIRST, path, directory)];
+        volumes.extend(others.volumes);
+        let found = Found::look(&volumes, &image).map_err(OpenError::storage)?;
         let driver = Arc::new(Driver {
             clock,
             net,
             settings,
-            directory,
+            volumes,
+            missing: others.missing,
+            found,
             cells: RwLock::new(BTreeMap::new()),
             metadata,
             image: RwLock::new(image.clone()),
             publishing: Mutex::new(()),
-            unsynced: Mutex::new(Vec::new()),
-            unflushed: Mutex::new(Vec::new()),
             deadlines: Mutex::default(),
-            kept_up_at: Mutex::new(None),
             offline: Mutex::default(),
-            doomed: Mutex::new(Vec::new()),
             compactor: Mutex::default(),
             compaction_totals: Mutex::default(),
             guard_book: Mutex::default(),
             lag_watch: Mutex::default(),
             disk_pressed: AtomicBool::new(false),
         });
-        driver.register(report.was_clean())?;
+        driver.volumes().for_each(|volume| driver.look_at_room(volume));
+        // Opens partitions whose leader epoch it raises.
+        driver.register(report.was_clean() && others.were_clean, &known)?;
         let image = driver.image().clone();
         driver.open_all(&image)?;
         driver.sort_out_strangers(&image, &removed)?;
@@ -173,13 +214,14 @@ fn open_metadata<D: Disk, C: Clock>(
     };
     let partition = lead(&leadership, state, &log, clock.now())?;
     let topic = TopicName::new(METADATA_TOPIC).expect("a valid name");
-    Ok((Arc::new(Cell::new(metadata_id(), topic, partition, log, config)), removed))
+    let volume = VolumeIndex::FIRST;
+    Ok((Arc::new(Cell::new(metadata_id(), topic, volume, partition, log, config)), removed))
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Says that this broker has started, before it leads anything: after a stop that was not clean
     /// its partitions get a new leader epoch. Returns when that is durable.
-    fn register(&self, was_clean: bool) -> Result<(), OpenError> {
+    fn register(&self, was_clean: bool, known: &[Uuid]) -> Result<(), OpenError> {
         self.resume(&self.metadata);
         let me = self.settings.broker_id;
         // The mark of a clean stop is removed at every start, so the process that left it was the
@@ -190,7 +232,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             incarnation: self.settings.incarnation,
             rack: None,
             addresses: self.settings.addresses.clone(),
-            directories: vec![self.directory.identity().directory_id],
+            directories: self.directory_ids(known),
             clean_since: last.filter(|_| was_clean),
         };
         let asked = self.ask_metadata(NOBODY, metadata::Request::RegisterBroker(registration));
@@ -224,6 +266,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         failed.into_values().next().map_or(Ok(()), Err)
     }
 
+    /// The ids of the data directories that there are, and of those that there were and that nobody
+    /// has given up.
+    fn directory_ids(&self, known: &[Uuid]) -> Vec<Uuid> {
+        let open = self.volumes.iter().map(|volume| volume.directory.identity().directory_id);
+        let mut ids: Vec<Uuid> = open.collect();
+        let absent: Vec<Uuid> = known.iter().copied().filter(|id| !ids.contains(id)).collect();
+        ids.extend(absent);
+        ids
+    }
+
     /// Opens a partition of `topic` if this broker leads it and has not opened it yet. Its state
     /// has begun to lead before anybody can ask it.
     pub(crate) fn open_if_led(
@@ -238,8 +290,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if leadership.leader != Some(self.settings.broker_id) || self.cell(id).is_some() {
             return Ok(());
         }
+        let volume = match self.located(id, topic.internal) {
+            Located::In(volume) => volume,
+            Located::Nowhere => self.place_for_new(topic.internal),
+            Located::Unknown(reason) => {
+                self.take_offline(id, topic.name.clone(), &reason);
+                return Ok(());
+            }
+        };
         let config = Arc::new(image.effective_config(topic));
-        let cell = match self.open_partition(id, image, topic, leadership, &config) {
+        let opened = self.open_partition(id, volume, image, topic, leadership, &config);
+        let cell = match opened {
             Ok(cell) => cell,
             Err(error) if error.is_of_one_partition() => {
                 self.take_offline(id, topic.name.clone(), &error.to_string());
@@ -250,6 +311,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
         };
         self.back_online(id);
+        self.volume(volume).partitions.fetch_add(1, Ordering::Relaxed);
+        if !topic.internal {
+            self.volume(volume).placed.fetch_add(1, Ordering::Relaxed);
+        }
         self.resume(&cell);
         self.cells.write().expect("no panic holds the map").insert(id, Arc::clone(&cell));
         // The timer passes over a deadline of a partition that it does not find.
@@ -262,13 +327,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     fn open_partition(
         &self,
         id: TopicPartition,
+        volume: VolumeIndex,
         image: &Image,
         topic: &Topic,
         leadership: &PartitionState,
         config: &Arc<TopicConfig>,
     ) -> Result<Arc<Cell<D>>, RecoverError> {
         let place = place_of(id, &topic.name);
-        let (log, recovery) = self.directory.open_log(place, log_config(config, id))?;
+        let directory = &self.volume(volume).directory;
+        let (log, recovery) = directory.open_log(place, log_config(config, id))?;
         report(&recovery, &topic.name);
         let broker_config = image.broker_config();
         let state = state_of_topic(&topic.name, &broker_config, &log)?;
@@ -280,7 +347,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             producers_max: broker_config.producers_per_partition_max,
         };
         let partition = lead(&leadership, state, &log, self.clock.now())?;
-        Ok(Arc::new(Cell::new(id, topic.name.clone(), partition, log, Arc::clone(config))))
+        let (name, config) = (topic.name.clone(), Arc::clone(config));
+        Ok(Arc::new(Cell::new(id, name, volume, partition, log, config)))
     }
 
     pub(crate) fn resume(&self, cell: &Arc<Cell<D>>) {
@@ -291,20 +359,24 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// record must not cost records (the way a streaming system once lost whole streams). What a
     /// record says was removed is removed, if a crash came between that record and the disk.
     fn sort_out_strangers(&self, image: &Image, removed: &Removed) -> Result<(), OpenError> {
-        for found in self.directory.logs_on_disk().map_err(OpenError::storage)? {
-            let id = TopicPartition { topic: found.topic, partition: found.partition };
-            if self.cell(id).is_some() || image.topic_by_id(found.topic).is_some() {
-                continue;
+        let found_in = |volume: &Volume<D>| volume.directory.logs_on_disk();
+        for volume in &self.volumes {
+            for found in found_in(volume).map_err(OpenError::storage)? {
+                let id = TopicPartition { topic: found.topic, partition: found.partition };
+                if self.cell(id).is_some() || image.topic_by_id(found.topic).is_some() {
+                    continue;
+                }
+                let directory = &volume.directory;
+                if let Some(name) = removed.get(&id)
+                    && !mutant::is_on(Mutant::DeletionNotFinished)
+                {
+                    directory.delete_log(place_of(id, name)).map_err(OpenError::storage)?;
+                    continue;
+                }
+                tracing::warn!(path = %found.path.display(),
+                    "the metadata does not know this partition's topic: its directory is set aside");
+                directory.quarantine(&found).map_err(OpenError::storage)?;
             }
-            if let Some(name) = removed.get(&id)
-                && !mutant::is_on(Mutant::DeletionNotFinished)
-            {
-                self.directory.delete_log(place_of(id, name)).map_err(OpenError::storage)?;
-                continue;
-            }
-            tracing::warn!(path = %found.path.display(),
-                "the metadata does not know this partition's topic: its directory is set aside");
-            self.directory.quarantine(&found).map_err(OpenError::storage)?;
         }
         Ok(())
     }
@@ -316,7 +388,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// and no data.
     pub fn close_cleanly(&self) -> Result<(), LogError> {
         self.stop_compacting();
-        self.want_flush();
+        self.volumes.iter().for_each(|volume| self.want_flush(volume));
         self.sync_round();
         let mut cells = self.cells();
         cells.push(Arc::clone(&self.metadata));
@@ -324,8 +396,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             self.save_snapshot(cell);
             self.close(cell, Outcome::NotLeader);
         }
-        let mut slots: Vec<_> = cells.iter().map(|cell| cell.lock()).collect();
-        self.directory.close(slots.iter_mut().map(|slot| &mut slot.log))
+        // A directory that has failed must not keep the others from their mark.
+        let closed: Vec<Result<(), LogError>> =
+            self.volumes.iter().map(|volume| self.close_volume(volume, &cells)).collect();
+        closed.into_iter().collect()
+    }
+
+    fn close_volume(&self, volume: &Volume<D>, cells: &[Arc<Cell<D>>]) -> Result<(), LogError> {
+        let here = cells.iter().filter(|cell| cell.volume == volume.index);
+        let mut slots: Vec<_> = here.map(|cell| cell.lock()).collect();
+        volume.directory.close(slots.iter_mut().map(|slot| &mut slot.log))
     }
 }
 

@@ -1,15 +1,18 @@
 //! A producer's batch on its way into a log.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use towpath_broker::Output;
 use towpath_log::disk::Disk;
 use towpath_model::mutant::{self, Mutant};
-use towpath_model::{Now, Offset, Timestamp, Token, TopicPartition};
+use towpath_model::{BrokerId, Now, Offset, Timestamp, Token, TopicPartition};
 use towpath_records::{BatchHeader, TimestampType, Validated};
 use towpath_replication::{Acks, Admission, ProduceRefusal};
 
 use crate::driver::Driver;
+use crate::room::Room;
+use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
 /// A batch that was appended, or had been before.
@@ -29,6 +32,26 @@ pub struct Produced {
     pub is_pending: bool,
 }
 
+/// A data directory is below its high watermark.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "broker {broker} takes no records for this partition: its data directory {} has {} MiB free, and \
+     the last {} MiB are kept back (disk.high.watermark); it takes them again once more is free",
+    directory.display(),
+    free_bytes >> 20,
+    kept_bytes >> 20
+)]
+pub struct NoRoom {
+    /// Which broker.
+    pub broker: BrokerId,
+    /// Which of its data directories.
+    pub directory: PathBuf,
+    /// Free bytes of its file system.
+    pub free_bytes: u64,
+    /// Free bytes below which nothing is taken.
+    pub kept_bytes: u64,
+}
+
 /// Why a batch was not appended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProduceFailure {
@@ -41,8 +64,11 @@ pub enum ProduceFailure {
     /// The replication core refuses.
     #[error(transparent)]
     Refused(#[from] ProduceRefusal),
+    /// There is no room left for records. Nothing was appended; later there may be.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     /// The disk does. Nothing was appended.
-    #[error("the data directory cannot take the batch: {0}")]
+    #[error("the batch cannot be stored: {0}")]
     Storage(String),
 }
 
@@ -66,6 +92,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             Some(offline) => ProduceFailure::Offline(offline.to_string()),
             None => ProduceFailure::NotLeader,
         })?;
+        let volume = self.volume(cell.volume);
+        if self.is_stalled(volume) {
+            // It would only wait in a longer queue.
+            return Err(ProduceFailure::Storage(self.stalled_reason(volume)));
+        }
         self.step(&cell, |slot, now, out| {
             if slot.closed {
                 return Err(ProduceFailure::NotLeader);
@@ -77,10 +108,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     (base_offset, end_offset, Some(append_time))
                 }
                 Admission::Append { base_offset, leader_epoch } => {
+                    self.check_room(cell.volume)?;
                     validated.stamp(batch, base_offset, leader_epoch);
                     let header = BatchHeader::parse(batch)
                         .map_err(|error| ProduceFailure::Storage(error.to_string()))?;
-                    self.append(slot, &header, batch, now, out)?;
+                    volume.write(|| self.append(slot, &header, batch, now, out))?;
                     self.want_sync(&cell, slot);
                     let records = u64::try_from(header.record_count()).unwrap_or_default();
                     cell.counted.records_in.fetch_add(records, Ordering::Relaxed);
@@ -103,6 +135,22 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 is_pending,
             })
         })
+    }
+
+    /// Only for what is new: a repeat takes no room, and its producer must learn that it is there.
+    fn check_room(&self, volume: VolumeIndex) -> Result<(), NoRoom> {
+        let volume = self.volume(volume);
+        if volume.room() < Room::Full { Ok(()) } else { Err(self.no_room(volume)) }
+    }
+
+    #[cold]
+    fn no_room(&self, volume: &Volume<D>) -> NoRoom {
+        NoRoom {
+            broker: self.settings.broker_id,
+            directory: volume.path.clone(),
+            free_bytes: volume.space().free_bytes,
+            kept_bytes: volume.kept_bytes(),
+        }
     }
 
     fn append(

@@ -20,6 +20,8 @@ use towpath_model::{Now, Offset, PartitionIndex, Timestamp, TopicId, TopicName};
 use crate::cell::{Cell, Slot};
 use crate::config::retention;
 use crate::driver::Driver;
+use crate::stall::Deferred;
+use crate::volume::VolumeIndex;
 use crate::world::{Clock, Net};
 
 /// Most log lines about losses of one topic at a time; every loss is on the list.
@@ -92,7 +94,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let Some(name) = cells.first().map(|cell| cell.topic.clone()) else { return };
         let (mut partitions, mut config) = (BTreeMap::new(), None);
         for cell in cells {
-            let found = self.step(cell, |slot, _, _| find_expired(slot, cell, now));
+            // Of a partition that its disk holds up nothing is known at the moment.
+            let mut found = None;
+            self.step_soon(cell, |slot, _, _| found = find_expired(slot, cell, now));
             if let Some((expiring, its_config)) = found {
                 partitions.insert(cell.id.partition, expiring);
                 config = Some(its_config);
@@ -123,24 +127,38 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let verdicts = guard::decide(&rules, &partitions);
         let held = verdicts.values().map(|verdict| verdict.held_bytes).sum();
         for cell in cells {
-            if let Some(verdict) = verdicts.get(&cell.id.partition) {
-                self.carry_out_verdict(cell, verdict, now.wall);
+            match verdicts.get(&cell.id.partition) {
+                Some(verdict) if cell.volume == VolumeIndex::FIRST => {
+                    self.carry_out_verdict(cell, verdict, now.wall);
+                }
+                // Its own thread waits for its disk.
+                Some(verdict) => {
+                    let retire = Deferred::Retire(Arc::clone(cell), verdict.clone(), now.wall);
+                    self.defer(cell.volume, retire);
+                }
+                None => {}
             }
         }
         self.note_held(topic, &name, held);
     }
 
-    fn carry_out_verdict(&self, cell: &Arc<Cell<D>>, verdict: &Verdict, at: Timestamp) {
+    pub(crate) fn carry_out_verdict(&self, cell: &Arc<Cell<D>>, verdict: &Verdict, at: Timestamp) {
         let Some(start) = verdict.start else { return };
-        // It may have moved although something failed afterwards.
-        let (moved, is_gone) = self.step(cell, |slot, _, out| {
-            if slot.closed {
-                return (Ok(()), false);
+        let begun = {
+            let slot = cell.lock();
+            if slot.closed { Ok(None) } else { slot.log.begin_start_move(start) }
+        };
+        let (moved, result) = match begun {
+            Ok(None) => return,
+            Ok(Some(moved)) => {
+                let moved = self.move_start(cell, moved);
+                (moved.start, moved.result)
             }
-            let moved = slot.start_moves_to(start, out);
-            (moved, start <= slot.log.log_start_offset())
-        });
-        if let Err(error) = moved {
+            Err(error) => (None, Err(error)),
+        };
+        // It may have moved although something failed afterwards.
+        let is_gone = moved.is_some_and(|now| start <= now);
+        if let Err(error) = result {
             tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
                 "expired records could not be removed; tried again in a moment");
         }
@@ -247,7 +265,7 @@ fn find_expired<D: Disk>(
     cell: &Cell<D>,
     now: Now,
 ) -> Option<(Expiring, Arc<TopicConfig>)> {
-    if slot.closed {
+    if slot.closed || slot.failed {
         return None;
     }
     if let Err(error) = slot.log.roll_if_due(now) {

@@ -1,17 +1,20 @@
 //! Group commit: one round makes everything durable that waited when it began.
 //!
 //! No timer: while one round runs, the next one gathers. A round holds no partition's lock while
-//! the disk works; what is appended meanwhile belongs to the next round.
+//! the disk works; what is appended meanwhile belongs to the next round. Each data directory has
+//! its own rounds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use towpath_broker::Outcome;
+use towpath_broker::{Outcome, State};
 use towpath_log::disk::Disk;
 use towpath_log::{Committed, Dirty};
 use towpath_model::TopicPartition;
 
 use crate::cell::Cell;
 use crate::driver::Driver;
+use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
 /// What one round did.
@@ -19,17 +22,21 @@ use crate::world::{Clock, Net};
 pub struct SyncReport {
     /// Partitions that had something to make durable.
     pub partitions: usize,
-    /// Partitions whose sync failed; they are closed.
+    /// Partitions whose sync failed; they take no writes any more.
     pub failed: usize,
+    /// How long it took to make the round durable; nothing when there was nothing to do.
+    pub taken: Duration,
 }
 
 /// A round that is under way. Three moments, with appends, deletions and everything else between
 /// them: taken under each partition's lock, durable, published.
 pub struct Round<D: Disk> {
+    volume: VolumeIndex,
     /// Whose bytes they are; the other two follow its order.
     cells: Vec<Arc<Cell<D>>>,
     dirty: Vec<Dirty<D>>,
     committed: Vec<Committed>,
+    taken: Duration,
 }
 
 impl<D: Disk> Round<D> {
@@ -40,41 +47,73 @@ impl<D: Disk> Round<D> {
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    /// Whether a round would have work.
+    /// Whether a round in any data directory would have work.
     pub fn has_unsynced(&self) -> bool {
-        !self.unsynced.lock().expect("no panic holds the list").is_empty()
+        self.volumes().any(|volume| self.has_unsynced_in(volume))
     }
 
-    /// Makes durable whatever waits now. Called by one thread only.
+    /// Whether a round in this data directory would have work.
+    pub fn has_unsynced_in(&self, volume: VolumeIndex) -> bool {
+        !self.volume(volume).unsynced.lock().expect("no panic holds the list").is_empty()
+    }
+
+    /// One round in every data directory, one after the other.
     pub fn sync_round(&self) -> SyncReport {
-        let mut round = self.begin_round();
+        let mut all = SyncReport::default();
+        for volume in self.volumes() {
+            let report = self.sync_round_in(volume);
+            all.partitions += report.partitions;
+            all.failed += report.failed;
+            all.taken += report.taken;
+        }
+        all
+    }
+
+    /// Makes durable whatever waits now in one data directory. Called by one thread only for each.
+    pub fn sync_round_in(&self, volume: VolumeIndex) -> SyncReport {
+        let mut round = self.begin_round(volume);
+        let volume = self.volume(volume);
+        if !round.dirty.is_empty() {
+            volume.round_begins(self.clock.now().time);
+        }
         self.commit_round(&mut round);
         let report = self.finish_round(round);
-        self.directory.tidy();
+        volume.directory.tidy();
+        volume.round_ends();
+        self.tell_failure(volume);
         report
     }
 
-    /// Puts relaxed partitions, which nobody waits for, into the next round: only the thread that
-    /// runs rounds makes anything durable.
-    pub(crate) fn want_flush(&self) {
-        let waiting = std::mem::take(&mut *self.unflushed.lock().expect("no panic holds the list"));
+    /// Puts a data directory's relaxed partitions, which nobody waits for, into its next round: only
+    /// the thread that runs rounds makes anything durable.
+    pub(crate) fn want_flush(&self, volume: &Volume<D>) {
+        let waiting =
+            std::mem::take(&mut *volume.unflushed.lock().expect("no panic holds the list"));
         if !waiting.is_empty() {
-            self.unsynced.lock().expect("no panic holds the list").extend(waiting);
-            self.clock.sync_wanted();
+            volume.unsynced.lock().expect("no panic holds the list").extend(waiting);
+            self.clock.sync_wanted(volume.index);
         }
     }
 
-    /// Takes what waits now from its partitions. A round that was begun is committed and finished
-    /// before the next one begins, or dropped with the whole process.
-    pub fn begin_round(&self) -> Round<D> {
-        let waiting = std::mem::take(&mut *self.unsynced.lock().expect("no panic holds the list"));
-        let mut round = Round { cells: Vec::new(), dirty: Vec::new(), committed: Vec::new() };
+    /// Takes what waits now in a data directory from its partitions. A round that was begun is
+    /// committed and finished before the next one there begins, or dropped with the whole process.
+    pub fn begin_round(&self, volume: VolumeIndex) -> Round<D> {
+        let unsynced = &self.volume(volume).unsynced;
+        let waiting = std::mem::take(&mut *unsynced.lock().expect("no panic holds the list"));
+        let mut round = Round {
+            volume,
+            cells: Vec::new(),
+            dirty: Vec::new(),
+            committed: Vec::new(),
+            taken: Duration::ZERO,
+        };
         round.cells.reserve(waiting.len());
         round.dirty.reserve(waiting.len());
         for cell in waiting {
             let mut slot = cell.lock();
             slot.awaits_sync = false;
-            let dirty = if slot.closed { None } else { slot.log.take_dirty() };
+            let is_over = slot.closed || slot.failed;
+            let dirty = if is_over { None } else { slot.log.take_dirty() };
             drop(slot);
             match dirty {
                 Some(dirty) => {
@@ -92,23 +131,25 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub fn commit_round(&self, round: &mut Round<D>) {
         let dirty = std::mem::take(&mut round.dirty);
         if !dirty.is_empty() {
-            round.committed = self.directory.commit(dirty);
+            let began = self.clock.now().time;
+            round.committed = self.volume(round.volume).directory.commit(dirty);
+            round.taken = self.clock.now().time - began;
         }
     }
 
     /// Tells the partitions what became of it.
     pub fn finish_round(&self, round: Round<D>) -> SyncReport {
-        let Round { cells, committed, .. } = round;
-        let mut report = SyncReport { partitions: committed.len(), failed: 0 };
+        let Round { cells, committed, taken, .. } = round;
+        let mut report = SyncReport { partitions: committed.len(), failed: 0, taken };
         for (cell, committed) in cells.iter().zip(committed) {
             assert_eq!(cell.id, committed.partition());
             match committed.result() {
                 Ok(()) => self.publish_durable(cell, Some(&committed)),
                 Err(error) => {
                     tracing::error!(partition = %cell.id, topic = %cell.topic, %error,
-                        "sync failed: the partition stops taking writes");
+                        "sync failed: the partition takes no writes");
                     report.failed += 1;
-                    self.close(cell, Outcome::StorageFailed);
+                    self.fail(cell);
                 }
             }
         }
@@ -117,12 +158,41 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     fn publish_durable(&self, cell: &Arc<Cell<D>>, committed: Option<&Committed>) {
         self.step(cell, |slot, _, out| {
-            if !slot.closed {
+            if !slot.closed && !slot.failed {
                 if let Some(committed) = committed {
                     slot.log.committed(committed);
                 }
                 let durable_offset = slot.log.durable_offset();
                 slot.partition.synced(durable_offset, out);
+            }
+        });
+    }
+
+    /// When a data directory has failed: none of its partitions takes writes, and everybody who waits
+    /// for one is told. A sync that failed is never tried again: the pages that it could not write may
+    /// count as clean, and the next sync would vouch for what the disk does not have.
+    pub(crate) fn tell_failure(&self, volume: &Volume<D>) {
+        if !volume.take_news_of_failure() {
+            return;
+        }
+        let mut cells = self.cells();
+        cells.push(Arc::clone(&self.metadata));
+        cells.retain(|cell| cell.volume == volume.index);
+        tracing::error!(directory = %volume.path.display(), partitions = cells.len(),
+            reason = volume.directory.failure().unwrap_or_default(),
+            "a data directory has failed: its partitions take no writes, what had become durable is \
+             still read; check its disk, then restart the broker");
+        cells.iter().for_each(|cell| self.fail(cell));
+    }
+
+    /// The partition takes no writes any more; who waits for it is told why. A state cannot be asked
+    /// either: what it would say may rest on records that are lost.
+    fn fail(&self, cell: &Arc<Cell<D>>) {
+        self.step(cell, |slot, _, out| {
+            let is_first_news = !slot.closed && !std::mem::replace(&mut slot.failed, true);
+            if is_first_news {
+                slot.closed = !matches!(slot.partition.state(), State::None);
+                slot.partition.resign(Outcome::StorageFailed, out);
             }
         });
     }

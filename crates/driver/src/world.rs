@@ -5,14 +5,16 @@ use towpath_coordinator::{groups, publishers};
 use towpath_metadata as metadata;
 use towpath_model::{Now, Time, Token};
 
+use crate::volume::VolumeIndex;
+
 /// Time, and when to be called again.
 pub trait Clock: Send + Sync + 'static {
     /// Both clocks, read now.
     fn now(&self) -> Now;
 
-    /// Something waits for [`crate::Driver::sync_round`]. May be called often; one round serves
-    /// all calls before it.
-    fn sync_wanted(&self);
+    /// Something waits for [`crate::Driver::sync_round_in`] in this data directory. May be called
+    /// often; one round serves all calls before it.
+    fn sync_wanted(&self, volume: VolumeIndex);
 
     /// [`crate::Driver::expire_due`] has work at `deadline`. Only the earliest matters.
     fn wake_at(&self, deadline: Time);

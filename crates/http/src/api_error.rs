@@ -72,6 +72,8 @@ pub enum Code {
     Internal,
     /// The data directory has failed.
     StorageFailed,
+    /// The data directory has too little room for records.
+    DiskFull,
     /// Too few replicas are in sync.
     NotEnoughReplicas,
     /// The partition or state is not served at the moment.
@@ -88,7 +90,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 36] = [
+    pub const ALL: [Code; 37] = [
         Code::InvalidJson,
         Code::InvalidRequest,
         Code::InvalidParameter,
@@ -119,6 +121,7 @@ impl Code {
         Code::RecordsDamaged,
         Code::Internal,
         Code::StorageFailed,
+        Code::DiskFull,
         Code::NotEnoughReplicas,
         Code::Unavailable,
         Code::Overloaded,
@@ -161,6 +164,7 @@ impl Code {
             Code::RecordsDamaged => "RECORDS_DAMAGED",
             Code::Internal => "INTERNAL",
             Code::StorageFailed => "STORAGE_FAILED",
+            Code::DiskFull => "DISK_FULL",
             Code::NotEnoughReplicas => "NOT_ENOUGH_REPLICAS",
             Code::Unavailable => "UNAVAILABLE",
             Code::Overloaded => "OVERLOADED",
@@ -198,6 +202,7 @@ impl Code {
             Code::LimitReached => 422,
             Code::RecordsDamaged | Code::Internal => 500,
             Code::StorageFailed
+            | Code::DiskFull
             | Code::NotEnoughReplicas
             | Code::Unavailable
             | Code::Overloaded

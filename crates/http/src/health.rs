@@ -8,6 +8,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
+use towpath_driver::Room;
+
 use crate::app::App;
 
 /// How far the process is. Shared with whoever starts and stops it.
@@ -40,16 +42,45 @@ pub(crate) async fn live() -> &'static str {
     "ok\n"
 }
 
+/// Without the first data directory neither metadata nor offsets can be written.
+fn is_first_directory_at_work(app: &App) -> bool {
+    let statuses = app.node.driver().volume_statuses();
+    statuses.first().is_some_and(|first| first.failure.is_none() && first.stalled_for.is_none())
+}
+
+/// What is wrong with the data directories, in words.
+fn problems(app: &App) -> Vec<String> {
+    let driver = app.node.driver();
+    let mut problems = Vec::new();
+    for status in driver.volume_statuses() {
+        let directory = status.path.display();
+        if let Some(failure) = &status.failure {
+            problems.push(format!("{directory} has failed: {failure}"));
+        }
+        if let Some(stalled_for) = status.stalled_for {
+            problems.push(format!("{directory} is stalled: a sync has taken {stalled_for:.1?}"));
+        }
+        if status.room == Room::Full {
+            let free = status.space.free_bytes >> 20;
+            problems.push(format!("{directory} is full: {free} MiB free, producing is refused"));
+        }
+    }
+    problems.extend(driver.missing_volumes().iter().map(|missing| missing.reason.clone()));
+    problems
+}
+
 /// `GET /readyz`, `/healthz`: 200 when work is welcome, with each check by name when asked
 /// `?verbose`.
 pub(crate) async fn ready(State(app): State<App>, uri: Uri) -> Response {
     let state = app.readiness.0.load(Ordering::Acquire);
-    let checks = [
-        ("started", state != STARTING),
-        ("not stopping", state != STOPPING),
-        ("data directory", !app.node.driver().is_failed()),
+    let mut checks = vec![
+        ("started".to_owned(), state != STARTING),
+        ("not stopping".to_owned(), state != STOPPING),
+        ("data directory".to_owned(), is_first_directory_at_work(&app)),
     ];
+    // With its first data directory a broker is of use, so these only say what is wrong.
     let is_ready = checks.iter().all(|(_, holds)| *holds);
+    checks.extend(problems(&app).into_iter().map(|problem| (problem, false)));
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut body = String::new();
     let is_verbose = uri.query().is_some_and(|query| {

@@ -62,6 +62,11 @@ pub(crate) fn of_publish(error: &PublishError) -> ApiError {
         }
         PublishError::NotAppended(ProduceFailure::Storage(_) | ProduceFailure::Offline(_))
         | PublishError::StorageFailed => ApiError::new(Code::StorageFailed, text),
+        PublishError::NotAppended(ProduceFailure::NoRoom(_)) => {
+            ApiError::new(Code::DiskFull, text).with_help(
+                "try again later; an operator frees disk space, deletes topics or shortens retention",
+            )
+        }
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce(refusal),
         PublishError::TimedOut(_) => ApiError::new(Code::NotCommittedInTime, text).with_help(
             "it may have been published or not; with producer_id and sequence a repeat is safe",
@@ -97,7 +102,7 @@ pub(crate) fn of_fetch(refusal: &FetchRefusal) -> ApiError {
             error
         }
         FetchRefusal::Corrupt(_) => ApiError::new(Code::RecordsDamaged, refusal.to_string()),
-        FetchRefusal::Storage(_) | FetchRefusal::Offline(_) => {
+        FetchRefusal::NotResident | FetchRefusal::Storage(_) | FetchRefusal::Offline(_) => {
             ApiError::new(Code::StorageFailed, refusal.to_string())
         }
     }

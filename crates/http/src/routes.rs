@@ -1,6 +1,8 @@
 //! Which path does what. The list is the API: a test compares it with `openapi.json`.
 
+use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::task::Context;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -79,7 +81,13 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
         .and_then(|()| check_host(app.has_local_names_only, request.headers()))
         .and_then(|()| check_origin(&method, request.headers()));
     let response = match refused {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            // What the action does between two waits may touch a disk.
+            let mut action = std::pin::pin!(next.run(request));
+            let act =
+                |context: &mut Context<'_>| app.node.guarded(|| action.as_mut().poll(context));
+            std::future::poll_fn(act).await
+        }
         Err(error) => error.into_response(),
     };
     // Anything else is not counted by name, or strangers could make up series without end.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, TopicPartition, Uuid};
 
-use crate::disk::{Disk, Space};
+use crate::disk::{Disk, DiskFile, Space};
 use crate::error::{LogError, OpenError};
 use crate::identity::{self, Identity, LastStop};
 use crate::log::{Log, LogConfig};
@@ -88,7 +88,8 @@ pub(crate) struct Inner<D: Disk> {
     boot_id: String,
     pub(crate) last_stop: LastStop,
     failure: OnceLock<String>,
-    /// Held during a round, and while a log is deleted.
+    is_thrifty: AtomicBool,
+    /// Held during a round, and while a log is moved out of its place.
     pub(crate) round: Mutex<()>,
     write_ahead: Mutex<WriteAhead<D>>,
     /// Generations of the logs that were opened and not deleted since.
@@ -169,6 +170,7 @@ impl<D: Disk> DataDirectory<D> {
             boot_id: boot_id.to_owned(),
             last_stop,
             failure: OnceLock::new(),
+            is_thrifty: AtomicBool::new(false),
             round: Mutex::new(()),
             write_ahead: Mutex::new(write_ahead),
             generations: Mutex::new(BTreeMap::new()),
@@ -298,10 +300,12 @@ impl<D: Disk> DataDirectory<D> {
             return Ok(());
         }
         self.check()?;
-        let _round = lock_of(&self.inner.round);
+        // Rounds wait only for the move: files of a long log take a disk a while to remove.
+        let round = lock_of(&self.inner.round);
         self.supersede(place.partition());
         let deleted = self.inner.root.join(DELETED);
         let aside = self.move_aside(&path, &deleted, "log")?;
+        drop(round);
         // First the files, which may be the only room there is: a replay passes over frames whose
         // segments are gone.
         remove_tree(&self.inner.disk, &aside).map_err(LogError::io("delete", &aside))?;
@@ -357,6 +361,57 @@ impl<D: Disk> DataDirectory<D> {
     #[must_use]
     pub fn is_failed(&self) -> bool {
         self.inner.failure.get().is_some()
+    }
+
+    /// The first failure, after which nothing is written.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.inner.failure.get().map(String::as_str)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.inner.root
+    }
+
+    /// The disk it lies on.
+    #[must_use]
+    pub fn disk(&self) -> &D {
+        &self.inner.disk
+    }
+
+    /// Whose directory lies at `path`, without opening it. `None`: nothing lies there.
+    ///
+    /// # Errors
+    /// When there is something that is no readable data directory.
+    pub fn identity_at(disk: &D, path: &Path) -> Result<Option<Identity>, OpenError> {
+        match Identity::load(disk, &path.join(FORMAT))? {
+            None if has_data(disk, path)? => Err(OpenError::NoFormat(path.to_owned())),
+            identity => Ok(identity),
+        }
+    }
+
+    /// From now on logs take no more room than their records need.
+    pub fn set_thrifty(&self, is_thrifty: bool) {
+        self.inner.is_thrifty.store(is_thrifty, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_thrifty(&self) -> bool {
+        self.inner.is_thrifty.load(Ordering::Relaxed)
+    }
+
+    /// Writes files back, without any promise about logs: the round that follows finds less to do.
+    ///
+    /// # Errors
+    /// When a sync fails; then the directory has failed.
+    pub fn write_back(&self, files: &[(PathBuf, Arc<D::File>)]) -> Result<(), LogError> {
+        self.check()?;
+        for (path, file) in files {
+            let synced = file.sync_data().map_err(LogError::io("sync", path));
+            synced.inspect_err(|error| self.fail(error))?;
+        }
+        Ok(())
     }
 
     /// Room on the directory's file system.

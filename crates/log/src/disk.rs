@@ -77,6 +77,15 @@ pub trait DiskFile: Send + Sync + 'static {
     /// Reads up to `buffer.len()` bytes at `position`; fewer only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
+    /// As [`DiskFile::read_at`], but fails with `WouldBlock` where the device would have to be waited
+    /// for, if the system can tell.
+    fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at(buffer, position)
+    }
+
+    /// Somebody will read this stretch soon: the system may begin to fetch it. Waits for nothing.
+    fn will_need(&self, _position: u64, _len: u64) {}
+
     /// Writes all of `buffers`, one after the other, at `position`.
     fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<()>;
 

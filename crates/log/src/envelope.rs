@@ -101,6 +101,22 @@ pub(crate) fn drop_cached<D: Disk>(disk: &D, path: &Path) -> Result<(), LogError
 }
 
 /// Reads until `buffer` is full or the file ends; returns how many bytes that were.
+/// As [`read_full`], but fails with `WouldBlock` before it waits for the device.
+pub(crate) fn read_resident(
+    file: &impl DiskFile,
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_resident_at(&mut buffer[filled..], position + filled as u64)? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    Ok(filled)
+}
+
 pub(crate) fn read_full(
     file: &impl DiskFile,
     buffer: &mut [u8],

@@ -98,9 +98,23 @@ pub enum ReadError {
         /// First offset after the damage.
         to: Offset,
     },
+    /// They are not in memory, and the caller would not wait for the device.
+    #[error("the records are not in memory")]
+    NotResident,
     /// The disk refused.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(LogError),
+}
+
+impl From<LogError> for ReadError {
+    fn from(error: LogError) -> ReadError {
+        match error {
+            LogError::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {
+                ReadError::NotResident
+            }
+            error => ReadError::Log(error),
+        }
+    }
 }
 
 /// Why a data directory cannot be used.

@@ -35,9 +35,11 @@ mod retention;
 mod scan;
 mod scrub;
 mod segment;
+mod start_move;
 mod timestamps;
 mod truncate;
 mod verify;
+mod warm_up;
 mod write_ahead;
 
 #[cfg(test)]
@@ -57,8 +59,11 @@ pub use iterate::{Batches, Headers};
 pub use log::{Appended, Log, LogConfig};
 pub use outlook::Outlook;
 pub use place::{FoundLog, LogPlace};
+pub use producers::Snapshots;
 pub use read::Slice;
 pub use recover::{Cut, Recovery};
 pub use retention::{Expired, ExpiredBy, Retention};
 pub use scrub::{ScrubJob, ScrubReport, ScrubStep, Scrubbed};
+pub use start_move::{Removal, StartMove};
 pub use verify::{Verified, VerifiedLog, WrongFile, verify};
+pub use warm_up::{WarmUp, Warmed};

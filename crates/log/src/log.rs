@@ -279,10 +279,11 @@ impl<D: Disk> Log<D> {
         let path = || FileKind::Segment.path(&self.path, summary.base_offset);
         let end = position + batch.len() as u64;
         if active.allocated < end {
-            let target = allocation(active.allocated, end, self.config.segment_bytes);
-            let reserved = active.file.allocate(target);
-            reserved.map_err(|error| LogError::io("reserve space in", &path())(error))?;
-            active.allocated = target;
+            let ahead = allocation(active.allocated, end, self.config.segment_bytes);
+            let target = if self.directory.is_thrifty() { end } else { ahead };
+            let reserved = reserve(&*active.file, active.allocated, target, end);
+            active.allocated =
+                reserved.map_err(|error| LogError::io("reserve space in", &path())(error))?;
         }
         let Err(error) = active.file.write_at(&[IoSlice::new(batch)], position) else {
             return Ok(position);
@@ -439,6 +440,15 @@ impl<D: Disk> Log<D> {
         self.sync_and_checkpoint()
     }
 
+    /// Files with bytes that are not durable. Whoever writes them back before a round makes that round
+    /// short.
+    #[must_use]
+    pub fn unsynced_files(&self) -> Vec<(PathBuf, Arc<D::File>)> {
+        let pieces = self.pieces_from(self.durable);
+        let path = |base| FileKind::Segment.path(&self.path, base);
+        pieces.into_iter().map(|piece| (path(piece.segment), piece.file)).collect()
+    }
+
     pub(crate) fn sync_and_checkpoint(&mut self) -> Result<(), LogError> {
         self.sync_all()?;
         let is_saved = !self.checkpoint_is_due
@@ -485,7 +495,8 @@ impl<D: Disk> Log<D> {
     pub(crate) fn write_checkpoint(&self) -> Result<(), LogError> {
         let mut checkpoints = self.checkpoints();
         let before = checkpoints.latest.clone();
-        checkpoints.latest.log_start = self.log_start;
+        // A start that is on its way up may be saved already.
+        checkpoints.latest.log_start = checkpoints.latest.log_start.max(self.log_start);
         checkpoints.latest.durable = self.durable;
         checkpoints.latest.clean = self.clean;
         checkpoints.latest.epochs.clone_from(&self.epochs);
@@ -655,6 +666,21 @@ pub(crate) fn note_epoch(epochs: &mut Vec<(LeaderEpoch, Offset)>, header: &Batch
     let epoch = header.leader_epoch();
     if LeaderEpoch(0) <= epoch && epochs.last().is_none_or(|(last, _)| *last < epoch) {
         epochs.push((epoch, header.base_offset()));
+    }
+}
+
+/// Grows a file to `target` bytes, or to the `needed` ones if there is not as much room. Returns its
+/// length.
+fn reserve(file: &impl DiskFile, held: u64, target: u64, needed: u64) -> io::Result<u64> {
+    match file.allocate(target) {
+        Ok(()) => Ok(target),
+        Err(error) if is_full(&error) && needed < target => {
+            // What it got before the room ran out is what others may need now.
+            file.truncate(held)?;
+            file.allocate(needed)?;
+            Ok(needed)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -4,10 +4,12 @@
 //! they are written aside and renamed, and a damaged one is passed over.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use towpath_model::Offset;
 use towpath_model::mutant::{self, Mutant};
 
+use crate::directory::DataDirectory;
 use crate::disk::Disk;
 use crate::envelope::{self, Kind, Payload};
 use crate::error::LogError;
@@ -36,42 +38,49 @@ fn read<D: Disk>(disk: &D, directory: &Path, at: Offset) -> Result<Option<Vec<u8
     Ok((payload.i64() == Some(at.0)).then(|| payload.0.to_vec()))
 }
 
-impl<D: Disk> Log<D> {
+/// Where a log keeps its snapshots. It works without the partition's lock; one thread at a time.
+pub struct Snapshots<D: Disk> {
+    directory: DataDirectory<D>,
+    path: Arc<Path>,
+}
+
+impl<D: Disk> Snapshots<D> {
     /// Keeps `payload` as the state of all batches below `at`, and drops older snapshots.
     ///
     /// # Errors
     /// When the disk refuses; older snapshots are then still there.
-    pub fn save_producers(&mut self, at: Offset, payload: &[u8]) -> Result<(), LogError> {
+    pub fn save(&self, at: Offset, payload: &[u8]) -> Result<(), LogError> {
         self.directory.check()?;
-        if !self.has_directory {
-            return Ok(());
-        }
         let mut bytes = at.0.to_be_bytes().to_vec();
         bytes.extend_from_slice(payload);
         let path = FileKind::Producers.path(&self.path, at);
         envelope::replace_file(self.disk(), &path, &envelope::seal(PRODUCERS, &bytes))?;
-        self.bytes_since_snapshot = 0;
-        let saved = self.producers_on_disk()?;
+        let saved = self.on_disk()?;
         let obsolete = saved.len().saturating_sub(KEPT);
-        self.remove_producers(&saved[..obsolete])
+        self.remove(&saved[..obsolete])
     }
 
-    /// The newest readable snapshot of an offset in `[log start, at_most]`.
-    #[must_use]
-    pub fn load_producers(&self, at_most: Offset) -> Option<(Offset, Vec<u8>)> {
-        let saved = self.producers_on_disk().ok()?;
-        let usable = saved.iter().rev().filter(|at| self.log_start <= **at && **at <= at_most);
-        usable.filter_map(|at| Some((*at, self.read_producers(*at)?))).next()
+    /// States of a log that has been cut since.
+    fn remove_above(&self, end: Offset) -> Result<(), LogError> {
+        if mutant::is_on(Mutant::CutSnapshotKept) {
+            return Ok(());
+        }
+        let saved = self.on_disk()?;
+        self.remove(&saved[saved.partition_point(|at| *at <= end)..])
     }
 
-    fn read_producers(&self, at: Offset) -> Option<Vec<u8>> {
+    /// States that no start will use; the newest one stays, for it may be the only one.
+    pub(crate) fn remove_below(&self, start: Offset) -> Result<(), LogError> {
+        let saved = self.on_disk()?;
+        let below = saved.partition_point(|at| *at < start);
+        self.remove(&saved[..below.min(saved.len().saturating_sub(1))])
+    }
+
+    fn read(&self, at: Offset) -> Option<Vec<u8>> {
         read(self.disk(), &self.path, at).ok()?
     }
 
-    fn producers_on_disk(&self) -> Result<Vec<Offset>, LogError> {
-        if !self.has_directory {
-            return Ok(Vec::new());
-        }
+    fn on_disk(&self) -> Result<Vec<Offset>, LogError> {
         let names = self.disk().list(&self.path).map_err(LogError::io("list", &self.path))?;
         let mut saved: Vec<Offset> =
             names.iter().filter_map(|name| FileKind::Producers.offset_in(name)).collect();
@@ -79,7 +88,7 @@ impl<D: Disk> Log<D> {
         Ok(saved)
     }
 
-    fn remove_producers(&self, offsets: &[Offset]) -> Result<(), LogError> {
+    fn remove(&self, offsets: &[Offset]) -> Result<(), LogError> {
         for at in offsets {
             let path = FileKind::Producers.path(&self.path, *at);
             self.disk().remove_file(&path).map_err(LogError::io("remove", &path))?;
@@ -87,19 +96,42 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// States of a log that has been cut since.
-    pub(crate) fn remove_producers_above(&self, end: Offset) -> Result<(), LogError> {
-        if mutant::is_on(Mutant::CutSnapshotKept) {
-            return Ok(());
-        }
-        let saved = self.producers_on_disk()?;
-        self.remove_producers(&saved[saved.partition_point(|at| *at <= end)..])
+    fn disk(&self) -> &D {
+        &self.directory.inner.disk
+    }
+}
+
+impl<D: Disk> Log<D> {
+    /// Where this log's snapshots are; `None` when it has no directory yet. Whoever asks saves one.
+    pub fn snapshots_to_save(&mut self) -> Option<Snapshots<D>> {
+        self.bytes_since_snapshot = 0;
+        self.snapshots()
     }
 
-    /// States that no start will use; the newest one stays, for it may be the only one.
-    pub(crate) fn remove_producers_below(&self, start: Offset) -> Result<(), LogError> {
-        let saved = self.producers_on_disk()?;
-        let below = saved.partition_point(|at| *at < start);
-        self.remove_producers(&saved[..below.min(saved.len().saturating_sub(1))])
+    pub(crate) fn snapshots(&self) -> Option<Snapshots<D>> {
+        let (directory, path) = (self.directory.clone(), Arc::clone(&self.path));
+        self.has_directory.then_some(Snapshots { directory, path })
+    }
+
+    /// Keeps `payload` as the state of all batches below `at`, and drops older snapshots.
+    ///
+    /// # Errors
+    /// When the disk refuses; older snapshots are then still there.
+    pub fn save_producers(&mut self, at: Offset, payload: &[u8]) -> Result<(), LogError> {
+        self.snapshots_to_save().map_or(Ok(()), |snapshots| snapshots.save(at, payload))
+    }
+
+    /// The newest readable snapshot of an offset in `[log start, at_most]`.
+    #[must_use]
+    pub fn load_producers(&self, at_most: Offset) -> Option<(Offset, Vec<u8>)> {
+        let snapshots = self.snapshots()?;
+        let saved = snapshots.on_disk().ok()?;
+        let usable = saved.iter().rev().filter(|at| self.log_start <= **at && **at <= at_most);
+        usable.filter_map(|at| Some((*at, snapshots.read(*at)?))).next()
+    }
+
+    /// States of a log that has been cut since.
+    pub(crate) fn remove_producers_above(&self, end: Offset) -> Result<(), LogError> {
+        self.snapshots().map_or(Ok(()), |snapshots| snapshots.remove_above(end))
     }
 }

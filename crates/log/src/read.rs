@@ -5,6 +5,7 @@
 //! batch, which most readers wait for, is found without any read.
 
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,6 +21,10 @@ use crate::log::Log;
 use crate::place::FileKind;
 use crate::scan::{Found, SMALL_BUFFER, Scan};
 use crate::segment::Summary;
+use crate::warm_up::{WarmUp, Warmed};
+
+/// What was appended last is in memory: it was written a moment ago.
+const RECENT_BYTES: u64 = 32 << 20;
 
 /// A region of a segment file that holds whole batches. It stays readable while it is held, even
 /// when the segment is removed.
@@ -72,6 +77,8 @@ pub(crate) struct Opened<'l, D: Disk> {
     pub(crate) summary: Summary,
     pub(crate) file: Arc<D::File>,
     pub(crate) index: IndexOf<'l>,
+    /// Positions before this are read only if they are in memory.
+    pub(crate) resident_only_before: u64,
 }
 
 /// The active segment's index belongs to the log, a sealed one's is shared.
@@ -130,6 +137,32 @@ impl<D: Disk> Log<D> {
         max_bytes: usize,
         at_least_one_batch: bool,
     ) -> Result<Option<Slice<D>>, ReadError> {
+        self.find(from, end, max_bytes, at_least_one_batch, true)
+    }
+
+    /// As [`Log::read`], but waits for no device: [`ReadError::NotResident`] says that the records, or
+    /// what leads to them, must be brought into memory first, by [`Log::warm_up`].
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_resident(
+        &self,
+        from: Offset,
+        end: Offset,
+        max_bytes: usize,
+        at_least_one_batch: bool,
+    ) -> Result<Option<Slice<D>>, ReadError> {
+        self.find(from, end, max_bytes, at_least_one_batch, false)
+    }
+
+    fn find(
+        &self,
+        from: Offset,
+        end: Offset,
+        max_bytes: usize,
+        at_least_one_batch: bool,
+        may_wait: bool,
+    ) -> Result<Option<Slice<D>>, ReadError> {
         if from < self.log_start || self.log_end < from {
             return Err(ReadError::OutOfRange { start: self.log_start, end: self.log_end });
         }
@@ -151,7 +184,8 @@ impl<D: Disk> Log<D> {
         };
         let first = self.segments.partition_point(|segment| segment.next_offset <= from);
         for at in first..self.segments.len() {
-            let opened = self.open_segment(at)?;
+            let opened = if may_wait { self.open_segment(at)? } else { self.open_resident(at)? };
+            let resident_only_before = opened.resident_only_before;
             let Some(start) = self.batch_at(&opened, from)? else { continue };
             if end < start.next_offset {
                 return nothing();
@@ -162,6 +196,13 @@ impl<D: Disk> Log<D> {
             // send a reader back, or beyond what it may see.
             if slice.as_ref().is_some_and(|s| s.next_offset <= from || end < s.next_offset) {
                 return Err(ReadError::CorruptBatch { from, to: segment_end });
+            }
+            if let Some(slice) = slice.as_ref().filter(|s| s.position < resident_only_before) {
+                // The walk has seen its beginning, and not always its end.
+                let last = slice.position + slice.len as u64 - 1;
+                let probed = slice.file.read_resident_at(&mut [0], last);
+                let path = FileKind::Segment.path(&self.path, self.segments[at].base_offset);
+                probed.map_err(LogError::io("read", &path))?;
             }
             return Ok(slice);
         }
@@ -273,6 +314,7 @@ impl<D: Disk> Log<D> {
         scan: &'s mut Scan,
         opened: &Opened<'_, D>,
     ) -> Result<Found<'s>, LogError> {
+        scan.read_only_resident_before(opened.resident_only_before);
         scan.next(&*opened.file).map_err(|source| {
             let path = FileKind::Segment.path(&self.path, opened.summary.base_offset);
             LogError::io("read", &path)(source)
@@ -284,30 +326,88 @@ impl<D: Disk> Log<D> {
         let summary = self.segments[at];
         if let (false, Some(active)) = (summary.is_sealed, &self.active) {
             let (file, index) = (Arc::clone(&active.file), IndexOf::Active(&active.index));
-            return Ok(Opened { summary, file, index });
+            return Ok(Opened { summary, file, index, resident_only_before: 0 });
         }
         let base = summary.base_offset;
         let open = match self.open.get(base) {
             Some(open) => open,
             None => {
-                let open = self.open_sealed(&summary)?;
+                let interval = self.config.index_interval_bytes;
+                let open = open_sealed(self.disk(), &self.path, &summary, interval)?;
                 self.open.put(base, open.clone());
                 open
             }
         };
-        Ok(Opened { summary, file: open.file, index: IndexOf::Sealed(open.index) })
+        let (file, index) = (open.file, IndexOf::Sealed(open.index));
+        Ok(Opened { summary, file, index, resident_only_before: 0 })
     }
 
-    fn open_sealed(&self, summary: &Summary) -> Result<OpenSegment<D::File>, LogError> {
-        let path = FileKind::Segment.path(&self.path, summary.base_offset);
-        let file = self.disk().open(&path).map_err(LogError::io("open", &path))?;
-        let interval = self.config.index_interval_bytes;
-        let index = match index::load(self.disk(), &self.path, summary, interval)? {
-            Some(index) => index,
-            None => index_of(&file, summary, interval).map_err(LogError::io("read", &path))?,
+    /// The `at`-th segment, if nothing of it has to be fetched for that. What was appended last is in
+    /// memory and needs no probe.
+    fn open_resident(&self, at: usize) -> Result<Opened<'_, D>, ReadError> {
+        let summary = &self.segments[at];
+        if summary.is_sealed && self.open.get(summary.base_offset).is_none() {
+            return Err(ReadError::NotResident);
+        }
+        let later = &self.segments[at + 1..];
+        let later_bytes = match later.len() {
+            0..=2 => later.iter().map(|segment| segment.bytes).sum(),
+            _ => RECENT_BYTES,
         };
-        Ok(OpenSegment { file: Arc::new(file), index: Arc::new(index) })
+        let recent = RECENT_BYTES.saturating_sub(later_bytes);
+        let mut opened = self.open_segment(at)?;
+        opened.resident_only_before = opened.summary.bytes.saturating_sub(recent);
+        Ok(opened)
     }
+
+    /// What it takes to bring about `max_bytes` of records from `from` on into memory. `None`: there
+    /// are none.
+    #[must_use]
+    pub fn warm_up(&self, from: Offset, max_bytes: usize) -> Option<WarmUp<D>> {
+        let at = self.segments.partition_point(|segment| segment.next_offset <= from);
+        let summary = *self.segments.get(at)?;
+        let base = summary.base_offset;
+        let active = match &self.active {
+            Some(active) if !summary.is_sealed => {
+                let (_, position) = active.index.at_or_before(base, from.max(base));
+                Some((Arc::clone(&active.file), position))
+            }
+            _ => None,
+        };
+        Some(WarmUp {
+            disk: self.disk().clone(),
+            path: Arc::clone(&self.path),
+            interval: self.config.index_interval_bytes,
+            sealed: self.open.get(base),
+            active,
+            summary,
+            from: from.max(base),
+            bytes: max_bytes as u64,
+        })
+    }
+
+    /// Keeps what a [`WarmUp`] has opened.
+    pub fn keep_open(&self, warmed: Warmed<D>) {
+        let base = warmed.base;
+        if self.segments.iter().any(|segment| segment.is_sealed && segment.base_offset == base) {
+            self.open.put(base, warmed.open);
+        }
+    }
+}
+
+pub(crate) fn open_sealed<D: Disk>(
+    disk: &D,
+    directory: &Path,
+    summary: &Summary,
+    interval_bytes: u32,
+) -> Result<OpenSegment<D::File>, LogError> {
+    let path = FileKind::Segment.path(directory, summary.base_offset);
+    let file = disk.open(&path).map_err(LogError::io("open", &path))?;
+    let index = match index::load(disk, directory, summary, interval_bytes)? {
+        Some(index) => index,
+        None => index_of(&file, summary, interval_bytes).map_err(LogError::io("read", &path))?,
+    };
+    Ok(OpenSegment { file: Arc::new(file), index: Arc::new(index) })
 }
 
 /// Builds an index by walking a segment's headers.

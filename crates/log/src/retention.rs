@@ -12,7 +12,6 @@ use towpath_model::{Offset, Timestamp};
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::log::Log;
-use crate::recover::remove_segment_files;
 use crate::segment::Summary;
 
 /// How long records are kept. Without any limit they are kept for ever.
@@ -89,7 +88,8 @@ impl<D: Disk> Log<D> {
 
     /// Moves the log start offset up to `offset`, durably, and removes the segments that lie below
     /// it as a whole. Readers that hold a [`crate::Slice`] of them can finish. An offset below the
-    /// log start changes nothing.
+    /// log start changes nothing. For whoever owns the log alone; [`Log::begin_start_move`] is for
+    /// partitions that others wait for.
     ///
     /// # Errors
     /// When the disk fails: the start has then moved or not, and no record at or above it is gone.
@@ -97,67 +97,9 @@ impl<D: Disk> Log<D> {
     /// # Panics
     /// When `offset` is beyond the log end offset.
     pub fn start_moves_to(&mut self, offset: Offset) -> Result<(), LogError> {
-        assert!(offset <= self.log_end);
-        self.directory.check()?;
-        if offset <= self.log_start {
-            return Ok(());
-        }
-        if self.durable.offset < offset {
-            self.sync_all()?;
-        }
-        let before = std::mem::replace(&mut self.log_start, offset);
-        let epochs = self.epochs.clone();
-        self.forget_epochs_below_start();
-        if !mutant::is_on(Mutant::LogStartNotDurable)
-            && let Err(error) = self.write_checkpoint()
-        {
-            self.log_start = before;
-            self.epochs = epochs;
-            return Err(error);
-        }
-        if self.damage.clip(offset, self.log_end) {
-            self.damage.save(self.disk(), &self.path)?;
-        }
-        self.remove_below_start()
-    }
-
-    /// Keeps the epoch of the first record, as beginning there.
-    fn forget_epochs_below_start(&mut self) {
-        let begun = self.epochs.partition_point(|(_, first)| *first <= self.log_start);
-        if 0 < begun {
-            self.epochs.drain(..begun - 1);
-            self.epochs[0].1 = self.log_start;
-        }
-        if self.log_start == self.log_end {
-            self.epochs.clear();
-        }
-    }
-
-    fn remove_below_start(&mut self) -> Result<(), LogError> {
-        let below = self.segments.partition_point(|segment| segment.next_offset <= self.log_start);
-        if below == self.segments.len() && self.active.is_some() {
-            // Nothing is kept of the active segment either: the next append begins a new one.
-            self.active = None;
-            self.last_batch = None;
-            if let Some(last) = self.segments.last_mut() {
-                last.is_sealed = true;
-            }
-        }
-        let gone: Vec<Offset> = self.segments.drain(..below).map(|s| s.base_offset).collect();
-        if self.segments.is_empty() {
-            self.durable = self.end_point();
-            self.taken = self.durable;
-        }
-        self.sealed_unsynced.retain(|(base, _)| !gone.contains(base));
-        self.unsaved_indexes.retain(|index| !gone.contains(&index.segment));
-        for base in gone {
-            self.open.forget(base);
-            let partition = self.partition;
-            let covered = (partition, base);
-            self.directory.write_ahead().uncover(|segment| *segment == covered);
-            remove_segment_files(self.disk(), &self.path, base)?;
-        }
-        self.remove_producers_below(self.log_start)
+        let Some(mut moved) = self.begin_start_move(offset)? else { return Ok(()) };
+        moved.save()?;
+        self.finish_start_move(moved).run()
     }
 }
 

@@ -10,7 +10,7 @@ use towpath_records::{BatchHeader, HEADER_LEN};
 use std::io;
 
 use crate::disk::DiskFile;
-use crate::envelope::read_full;
+use crate::envelope::{read_full, read_resident};
 
 /// Buffer of a scan of much.
 pub(crate) const LARGE_BUFFER: usize = 1 << 20;
@@ -46,6 +46,8 @@ pub(crate) struct Scan {
     read_bytes: usize,
     buffer_at: u64,
     bytes_read: u64,
+    /// Positions before this are read only if they are in memory.
+    resident_only_before: u64,
 }
 
 impl Scan {
@@ -70,13 +72,21 @@ impl Scan {
             read_bytes: if with_bodies { buffer_bytes } else { buffer_bytes.min(FIRST_READ) },
             buffer_at: position,
             bytes_read: 0,
+            resident_only_before: 0,
         }
     }
 
     /// The same walk, from another position on.
     pub(crate) fn again_from(&self, position: u64) -> Scan {
         let scan = Scan::new(position, self.limit, self.with_bodies, self.buffer_bytes);
-        Scan { bytes_read: self.bytes_read, ..scan }
+        let resident_only_before = self.resident_only_before;
+        Scan { bytes_read: self.bytes_read, resident_only_before, ..scan }
+    }
+
+    /// From now on fails with `WouldBlock` before it waits for the device for what lies before
+    /// `position`.
+    pub(crate) fn read_only_resident_before(&mut self, position: u64) {
+        self.resident_only_before = position;
     }
 
     /// Where the next batch is looked for.
@@ -138,7 +148,11 @@ impl Scan {
         let target = (wanted.max(self.read_bytes) as u64).min(left) as usize;
         self.buffer.resize(target.max(held), 0);
         let at = self.position + held as u64;
-        let read = read_full(file, &mut self.buffer[held..], at)?;
+        let read = if at < self.resident_only_before {
+            read_resident(file, &mut self.buffer[held..], at)?
+        } else {
+            read_full(file, &mut self.buffer[held..], at)?
+        };
         self.buffer.truncate(held + read);
         self.buffer_at = self.position;
         self.bytes_read += read as u64;

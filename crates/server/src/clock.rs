@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use towpath_driver::Clock;
+use towpath_driver::{Clock, VolumeIndex};
 use towpath_model::{Now, Time, Timestamp};
 
 use crate::progress::Progress;
@@ -17,12 +17,16 @@ pub struct SystemClock {
     progress: Progress,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Bells {
-    sync: Bell,
+    /// One per data directory: something waits for its sync round.
+    sync: Vec<Bell>,
+    /// One per data directory: only the end is rung in.
+    upkeep: Vec<Bell>,
     deadline: Bell,
     /// Rung only at the end.
     compaction: Bell,
+    health: Bell,
 }
 
 /// A thread waits for it; ringing before the wait counts.
@@ -58,20 +62,43 @@ impl Bell {
 }
 
 impl SystemClock {
-    /// Starts the monotonic clock.
+    /// Starts the monotonic clock of a node with so many data directories.
     #[must_use]
-    pub fn start() -> Self {
-        Self::start_with(Progress::default())
+    pub fn start(volumes: usize) -> Self {
+        Self::start_with(volumes, Progress::default())
     }
 
     /// The same; what [`Clock::for_each`] does is told to `progress`.
-    pub(crate) fn start_with(progress: Progress) -> Self {
-        SystemClock { start: Instant::now(), bells: Arc::default(), progress }
+    pub(crate) fn start_with(volumes: usize, progress: Progress) -> Self {
+        let bells = || std::iter::repeat_with(Bell::default).take(volumes).collect();
+        let bells = Bells {
+            sync: bells(),
+            upkeep: bells(),
+            deadline: Bell::default(),
+            compaction: Bell::default(),
+            health: Bell::default(),
+        };
+        SystemClock { start: Instant::now(), bells: Arc::new(bells), progress }
     }
 
-    /// Blocks the sync thread until a round is wanted.
-    pub(crate) fn wait_for_sync(&self) {
-        self.bells.sync.wait(None);
+    /// Monotonic time alone, which is cheaper to read than both clocks.
+    pub(crate) fn time(&self) -> Time {
+        Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Blocks a sync thread until a round is wanted.
+    pub(crate) fn wait_for_sync(&self, volume: VolumeIndex) {
+        self.bells.sync[volume.0].wait(None);
+    }
+
+    /// Blocks an upkeep thread for `pause`, or until the node stops.
+    pub(crate) fn wait_for_upkeep(&self, volume: VolumeIndex, pause: Duration) {
+        self.bells.upkeep[volume.0].wait(Some(pause));
+    }
+
+    /// Blocks the thread that watches the disks for `pause`, or until the node stops.
+    pub(crate) fn wait_for_health(&self, pause: Duration) {
+        self.bells.health.wait(Some(pause));
     }
 
     /// Blocks the timer thread until a deadline has changed, at most `limit`.
@@ -87,8 +114,9 @@ impl SystemClock {
     /// Wakes all threads, so that they see that they should end.
     pub(crate) fn ring_all(&self) {
         self.bells.compaction.ring();
-        self.bells.sync.ring();
+        self.bells.sync.iter().chain(&self.bells.upkeep).for_each(Bell::ring);
         self.bells.deadline.ring();
+        self.bells.health.ring();
     }
 }
 
@@ -97,15 +125,14 @@ const START_THREADS: usize = 8;
 
 impl Clock for SystemClock {
     fn now(&self) -> Now {
-        let elapsed = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Before 1970 the wall clock is wrong anyway; 0 keeps timestamps legal.
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let wall = i64::try_from(wall.as_millis()).unwrap_or(i64::MAX);
-        Now { time: Time(elapsed), wall: Timestamp(wall) }
+        Now { time: self.time(), wall: Timestamp(wall) }
     }
 
-    fn sync_wanted(&self) {
-        self.bells.sync.ring();
+    fn sync_wanted(&self, volume: VolumeIndex) {
+        self.bells.sync[volume.0].ring();
     }
 
     fn wake_at(&self, _deadline: Time) {
@@ -143,7 +170,7 @@ mod tests {
     #[test]
     fn whoever_waits_for_a_start_sees_how_far_it_is() {
         let progress = Progress::default();
-        let clock = SystemClock::start_with(progress.clone());
+        let clock = SystemClock::start_with(1, progress.clone());
         assert_eq!(progress.partitions(), (0, 0));
         clock.for_each(3, &|_| assert_eq!(progress.partitions().1, 3));
         assert_eq!(progress.partitions(), (3, 3));

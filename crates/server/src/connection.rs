@@ -18,14 +18,13 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::disk::SystemDisk;
 use crate::first_bytes::Stranger;
 use crate::kafka::{self, Answer, Answered, Peer};
 use crate::limits::{Charge, Limits, SMALL_BYTES};
 use crate::node::Node;
 use crate::outgoing::{Outgoing, send};
 
-pub(crate) type File = <SystemDisk as towpath_driver::Disk>::File;
+pub(crate) type File = crate::disk::NodeFile;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +121,8 @@ impl Connection {
                 self.heard = true;
                 since = Instant::now();
                 let charge = std::mem::take(&mut self.charge);
-                let answer = kafka::handle(&self.node, &mut self.peer, frame);
+                let Connection { node, peer, .. } = &mut *self;
+                let answer = node.guarded(|| kafka::handle(node, peer, frame));
                 self.under_way.push(answer, charge);
             }
             if self.input.is_empty() {
@@ -151,7 +151,7 @@ impl Connection {
             let Connection { node, input, room, charge, under_way, stop, .. } = &mut *self;
             tokio::select! {
                 biased;
-                answered = under_way.next(), if !under_way.is_empty() => self.take(answered)?,
+                answered = under_way.next(node), if !under_way.is_empty() => self.take(answered)?,
                 _ = stop.changed(), if !is_stopping => {}
                 read = timeout_at(deadline, receive(node, socket, input, needed, room, charge)),
                     if may_read =>
@@ -210,7 +210,7 @@ impl Connection {
         let mut bytes = 0;
         while self.output.len() < GATHER_MAX && bytes < HELD_BYTES_MAX && !self.under_way.is_empty()
         {
-            let Some(answered) = self.under_way.ready().await else { break };
+            let Some(answered) = self.under_way.ready(&self.node).await else { break };
             bytes += answered.held_bytes();
             self.take(answered)?;
         }
@@ -295,31 +295,33 @@ impl UnderWay {
     }
 
     /// The oldest answer. The younger ones make progress meanwhile.
-    async fn next(&mut self) -> Answered {
-        std::future::poll_fn(|context| self.poll(context)).await
+    async fn next(&mut self, node: &Node) -> Answered {
+        std::future::poll_fn(|context| self.poll(node, context)).await
     }
 
     /// The oldest answer if it is there already.
-    async fn ready(&mut self) -> Option<Answered> {
-        std::future::poll_fn(|context| match self.poll(context) {
+    async fn ready(&mut self, node: &Node) -> Option<Answered> {
+        std::future::poll_fn(|context| match self.poll(node, context) {
             Poll::Ready(answered) => Poll::Ready(Some(answered)),
             Poll::Pending => Poll::Ready(None),
         })
         .await
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answered> {
+    fn poll(&mut self, node: &Node, context: &mut Context<'_>) -> Poll<Answered> {
         let Some((oldest, _)) = self.answers.front_mut() else { return Poll::Pending };
         let answered = match oldest {
             Answer::Now(_) => self.answers.pop_front().map(|(answer, _)| answer),
-            Answer::Later(future, under_way) => match Pin::new(future).poll(context) {
-                Poll::Ready(answered) => {
-                    drop(under_way.take());
-                    self.answers.pop_front();
-                    return Poll::Ready(answered);
+            Answer::Later(future, under_way) => {
+                match node.guarded(|| Pin::new(future).poll(context)) {
+                    Poll::Ready(answered) => {
+                        drop(under_way.take());
+                        self.answers.pop_front();
+                        return Poll::Ready(answered);
+                    }
+                    Poll::Pending => None,
                 }
-                Poll::Pending => None,
-            },
+            }
         };
         match answered {
             Some(Answer::Now(answered)) => {

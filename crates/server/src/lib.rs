@@ -8,6 +8,8 @@ mod complaints;
 mod connection;
 pub mod disk;
 mod first_bytes;
+mod guard;
+mod health;
 mod kafka;
 mod limits;
 mod listener;

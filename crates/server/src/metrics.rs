@@ -1,5 +1,6 @@
 //! Counters and gauges of one node, kept as handles beside what they count.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -101,6 +102,31 @@ impl Drop for UnderWay {
     }
 }
 
+/// How long sync rounds take, by data directory.
+#[derive(Debug, Clone)]
+pub struct SyncTimes(Family<DirectoryLabel, Histogram>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectoryLabel {
+    directory: String,
+}
+
+impl Default for SyncTimes {
+    fn default() -> Self {
+        // 0.1 ms to 13 s.
+        let new = || Histogram::new(exponential_buckets(0.0001, 2.0, 18));
+        SyncTimes(Family::new_with_constructor(new))
+    }
+}
+
+impl SyncTimes {
+    /// The times of one directory.
+    pub(crate) fn of(&self, directory: &Path) -> Histogram {
+        let directory = directory.display().to_string();
+        self.0.get_or_create(&DirectoryLabel { directory }).clone()
+    }
+}
+
 /// What a node counts. Names follow `towpath_*` with base units.
 #[derive(Debug)]
 pub struct Metrics {
@@ -128,6 +154,8 @@ pub struct Metrics {
     pub publish_seconds: Histogram,
     /// Log lines about strangers that were left out.
     pub complaints_suppressed: Counter,
+    /// How long it takes to make a round of appends durable.
+    pub sync_seconds: SyncTimes,
 }
 
 impl Default for Metrics {
@@ -145,6 +173,7 @@ impl Default for Metrics {
             record_bytes_fetched: Counter::default(),
             publish_seconds: publish_seconds(),
             complaints_suppressed: Counter::default(),
+            sync_seconds: SyncTimes::default(),
         }
     }
 }
@@ -215,6 +244,11 @@ impl Metrics {
             "towpath_record_bytes_fetched",
             "Bytes of record batches handed to consumers",
             m.record_bytes_fetched.clone(),
+        );
+        registry.register(
+            "towpath_sync_seconds",
+            "Time to make a round of appends durable, by data directory",
+            m.sync_seconds.0.clone(),
         );
     }
 }

@@ -1,38 +1,48 @@
 //! One running broker: the driver, its threads, and what requests need besides.
+//!
+//! Each data directory has a thread for its sync rounds and one for its upkeep, so that a disk that does
+//! not answer holds up no other one. Deadlines have a thread that waits for no disk but the first
+//! one, where the states that have deadlines are.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use towpath_coordinator::{groups, publishers};
 use towpath_driver::{
-    Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Settings,
+    Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Place, Settings,
+    VolumeIndex,
 };
-use towpath_log::Identity;
+use towpath_log::{Identity, WriteAheadLimits};
 use towpath_metadata as metadata;
-use towpath_model::{BrokerId, TopicPartition, Uuid};
+use towpath_model::{BrokerId, Offset, TopicPartition, Uuid};
 
 use crate::clock::SystemClock;
 use crate::complaints::Complaints;
-use crate::disk::SystemDisk;
+use crate::disk::NodeDisk;
+use crate::guard::Guard;
+use crate::health;
 use crate::kafka::FetchSessions;
 use crate::limits::{Ledger, Limits};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, SyncTimes};
 use crate::plain_memory::PlainMemory;
 use crate::progress::Progress;
 use crate::waiters::{Wait, Waiters};
 
 /// The driver over real disks, clocks and sockets.
-pub type SystemDriver = Arc<Driver<SystemDisk, SystemClock, Waiters>>;
+pub type SystemDriver = Arc<Driver<NodeDisk, SystemClock, Waiters>>;
 
 /// How a node is started.
 #[derive(Debug, Clone)]
 pub struct NodeSettings {
-    /// The data directory.
-    pub data: PathBuf,
+    /// The data directories; the metadata lives in the first. At least one.
+    pub data: Vec<PathBuf>,
+    /// The disk that they are on.
+    pub disk: NodeDisk,
     /// This broker, and the properties it was given.
     pub driver: Settings,
     /// Host and port for Kafka clients; `None`: whatever each client has dialled.
@@ -47,8 +57,15 @@ pub struct NodeSettings {
 /// the configuration is seen.
 const COMPACTION_REST_MIN: Duration = Duration::from_millis(100);
 const COMPACTION_REST_MAX: Duration = Duration::from_secs(15);
+/// Reads of one data directory that wait for its device at once.
+const COLD_READS_MAX: usize = 4;
+
 /// Between two rounds of upkeep.
 const UPKEEP_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at how the disks do.
+const HEALTH_EVERY: Duration = Duration::from_secs(1);
+/// The timer looks at least this often.
+const TIMER_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Why a state was not asked, or did not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +97,9 @@ pub struct Node {
     complaints: Complaints,
     /// Where HTTP is served, once it is.
     http_address: OnceLock<SocketAddr>,
+    guard: Guard,
+    /// Who may wait for a device to read, by data directory.
+    cold_reads: Vec<Semaphore>,
     stopping: Arc<AtomicBool>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
@@ -98,12 +118,13 @@ impl Node {
     /// # Errors
     /// [`OpenError`].
     pub fn start_with(settings: NodeSettings, progress: &Progress) -> Result<Arc<Node>, OpenError> {
-        let clock = SystemClock::start_with(progress.clone());
+        let clock = SystemClock::start_with(settings.data.len(), progress.clone());
         let waiters = Waiters::default();
         let broker_id = settings.driver.broker_id;
-        let driver = Driver::open(
-            SystemDisk::default(),
-            &settings.data,
+        let place = |path: &PathBuf| Place { disk: settings.disk.clone(), path: path.clone() };
+        let driver = Driver::open_in(
+            settings.data.iter().map(place).collect(),
+            WriteAheadLimits::default(),
             || new_identity(broker_id),
             &boot_id(),
             settings.driver.clone(),
@@ -112,21 +133,8 @@ impl Node {
         )?;
         let stopping = Arc::new(AtomicBool::new(false));
         let plain_memory = Arc::new(PlainMemory::default());
-        let upkeep = {
-            let (driver, plain_memory) = (driver.clone(), Arc::clone(&plain_memory));
-            move || {
-                driver.upkeep();
-                plain_memory.release_idle();
-            }
-        };
-        let threads = vec![
-            spawn("towpath-sync", sync_loop(driver.clone(), clock.clone(), Arc::clone(&stopping))),
-            spawn(
-                "towpath-timer",
-                timer_loop(driver.clone(), clock.clone(), upkeep, Arc::clone(&stopping)),
-            ),
-            spawn("towpath-compact", compaction_loop(driver.clone(), clock, Arc::clone(&stopping))),
-        ];
+        let metrics = Metrics::default();
+        let threads = begin_threads(&driver, &clock, &stopping, &metrics, &plain_memory);
         let limits = settings.limits.clone();
         let slots = driver.image().broker_config().fetch_sessions_max;
         Ok(Arc::new(Node {
@@ -136,8 +144,10 @@ impl Node {
             limits,
             plain_memory,
             sessions: FetchSessions::new(slots),
-            metrics: Metrics::default(),
+            metrics,
             complaints: Complaints::default(),
+            guard: Guard::new(1 < settings.data.len()),
+            cold_reads: settings.data.iter().map(|_| Semaphore::new(COLD_READS_MAX)).collect(),
             settings,
             http_address: OnceLock::new(),
             stopping,
@@ -145,7 +155,7 @@ impl Node {
         }))
     }
 
-    /// Stops the threads, flushes everything and leaves a clean mark. Blocks on the disk.
+    /// Stops all threads, flushes everything and leaves a clean mark. Blocks on the disk.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.driver.clock().ring_all();
@@ -170,8 +180,8 @@ impl Node {
         &self.metrics
     }
 
-    /// The data directory.
-    pub fn data_directory(&self) -> &Path {
+    /// The data directories, as they were configured.
+    pub fn data_directories(&self) -> &[PathBuf] {
         &self.settings.data
     }
 
@@ -186,6 +196,25 @@ impl Node {
         let kafka = kafka.map(|at| format!("{}://{}", at.listener, host_port(&at.host, at.port)));
         let http = self.http_address.get().map(|address| format!("HTTP://{address}"));
         kafka.chain(http).collect::<Vec<_>>().join(",")
+    }
+
+    /// Brings records into memory, on a thread that may wait for the device. When it cannot be done, the
+    /// read that follows says why.
+    pub(crate) async fn warm_up(&self, id: TopicPartition, from: Offset, max_bytes: usize) {
+        let Some(volume) = self.driver.volume_of(id) else { return };
+        // Closed never; so many at once, so that a disk that does not answer holds up its own readers.
+        let Ok(_permit) = self.cold_reads[volume.0].acquire().await else { return };
+        let driver = Arc::clone(&self.driver);
+        let warmed = tokio::task::spawn_blocking(move || driver.warm_up(id, from, max_bytes)).await;
+        if let Ok(Err(error)) = warmed {
+            tracing::debug!(%error, "records could not be brought into memory");
+        }
+    }
+
+    /// Does what may touch a disk, so that it holds up no other work for long.
+    pub fn guarded<R>(&self, act: impl FnOnce() -> R) -> R {
+        let is_slow = || self.driver.is_any_slow(|| self.driver.clock().time());
+        self.guard.pass(is_slow, act)
     }
 
     /// Whether HTTP publishing creates topics.
@@ -309,69 +338,120 @@ fn unavailable(delivery: Option<Delivery>) -> Unavailable {
     }
 }
 
+fn begin_threads(
+    driver: &SystemDriver,
+    clock: &SystemClock,
+    stopping: &Arc<AtomicBool>,
+    metrics: &Metrics,
+    plain_memory: &Arc<PlainMemory>,
+) -> Vec<JoinHandle<()>> {
+    let threads =
+        || Threads { driver: driver.clone(), clock: clock.clone(), stopping: Arc::clone(stopping) };
+    let mut all = Vec::new();
+    for volume in driver.volumes() {
+        let number = volume.0;
+        let times = metrics.sync_seconds.clone();
+        let sync = threads();
+        all.push(spawn(&format!("towpath-sync-{number}"), move || sync.sync(volume, &times)));
+        let upkeep = threads();
+        all.push(spawn(&format!("towpath-keep-{number}"), move || upkeep.upkeep(volume)));
+    }
+    let (timer, watch, plain_memory) = (threads(), threads(), Arc::clone(plain_memory));
+    all.push(spawn("towpath-timer", move || timer.timer()));
+    let compact = threads();
+    all.push(spawn("towpath-compact", move || compact.compact()));
+    all.push(spawn("towpath-health", move || watch.health(&plain_memory)));
+    all
+}
+
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let thread = std::thread::Builder::new().name(name.to_owned());
-    thread.spawn(body).expect("a process that cannot start a few threads cannot serve")
+    thread.spawn(body).expect("a process that cannot start its threads cannot serve")
 }
 
-/// Runs until the node stops: one round whenever something waits for the disk.
-fn sync_loop(driver: SystemDriver, clock: SystemClock, stopping: Arc<AtomicBool>) -> impl FnOnce() {
-    move || {
-        while !stopping.load(Ordering::Acquire) {
-            clock.wait_for_sync();
-            while driver.has_unsynced() {
-                driver.sync_round();
-            }
-        }
-    }
-}
-
-/// Runs until the node stops: compaction, which rests at least as long as it has worked, so that it
-/// never takes more than half a core from those who wait for answers.
-fn compaction_loop(
+/// What each of the node's threads works with, until the node stops.
+struct Threads {
     driver: SystemDriver,
     clock: SystemClock,
     stopping: Arc<AtomicBool>,
-) -> impl FnOnce() {
-    move || {
-        while !stopping.load(Ordering::Acquire) {
-            let began = clock.now().time;
-            let rest = match driver.compact() {
+}
+
+impl Threads {
+    fn is_over(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// One round whenever something waits for the disk.
+    fn sync(&self, volume: VolumeIndex, times: &SyncTimes) {
+        let paths = self.driver.volume_statuses();
+        let times = times.of(&paths[volume.0].path);
+        while !self.is_over() {
+            self.clock.wait_for_sync(volume);
+            while self.driver.has_unsynced_in(volume) {
+                let report = self.driver.sync_round_in(volume);
+                if 0 < report.partitions {
+                    times.observe(report.taken.as_secs_f64());
+                }
+            }
+        }
+    }
+
+    /// Upkeep once a second; a look at the room that is left more often where it is little.
+    fn upkeep(&self, volume: VolumeIndex) {
+        let mut next_upkeep = self.clock.now().time + UPKEEP_EVERY;
+        while !self.is_over() {
+            let pause = (next_upkeep - self.clock.time()).min(self.driver.look_again_after(volume));
+            self.clock.wait_for_upkeep(volume, pause);
+            if next_upkeep <= self.clock.time() {
+                self.driver.upkeep_in(volume);
+                next_upkeep = self.clock.time() + UPKEEP_EVERY;
+            } else {
+                self.driver.look_at_room(volume);
+            }
+        }
+    }
+
+    /// Compaction, which rests at least as long as it has worked, so that it never takes more than half
+    /// a core from those who wait for answers.
+    fn compact(&self) {
+        while !self.is_over() {
+            let began = self.clock.time();
+            let rest = match self.driver.compact() {
                 CompactionWork::Idle { until } => {
-                    (until - clock.now().time).clamp(COMPACTION_REST_MIN, COMPACTION_REST_MAX)
+                    (until - self.clock.time()).clamp(COMPACTION_REST_MIN, COMPACTION_REST_MAX)
                 }
                 CompactionWork::Worked { bytes } => {
-                    let worked = clock.now().time - began;
-                    let rate = driver.image().broker_config().compaction_bytes_per_second_max;
+                    let worked = self.clock.time() - began;
+                    let config = self.driver.image().broker_config();
+                    let rate = config.compaction_bytes_per_second_max;
                     let due = rate.map_or(0.0, |rate| bytes as f64 / rate as f64);
                     worked.max(Duration::from_secs_f64(due).saturating_sub(worked))
                 }
             };
-            clock.rest(rest);
+            self.clock.rest(rest);
         }
     }
-}
 
-/// Runs until the node stops: deadlines when they come, upkeep once a second.
-fn timer_loop(
-    driver: SystemDriver,
-    clock: SystemClock,
-    upkeep: impl Fn(),
-    stopping: Arc<AtomicBool>,
-) -> impl FnOnce() {
-    move || {
-        let mut next_upkeep = clock.now().time + UPKEEP_EVERY;
-        while !stopping.load(Ordering::Acquire) {
-            let next = driver.next_deadline().map_or(next_upkeep, |at| at.min(next_upkeep));
-            let now = clock.now().time;
-            if now < next {
-                clock.wait_for_deadline(next - now);
+    /// Deadlines when they come.
+    fn timer(&self) {
+        while !self.is_over() {
+            let now = self.clock.time();
+            let pause = self.driver.next_deadline().map_or(TIMER_PAUSE_MAX, |at| at - now);
+            if !pause.is_zero() {
+                self.clock.wait_for_deadline(pause.min(TIMER_PAUSE_MAX));
             }
-            driver.expire_due();
-            if next_upkeep <= clock.now().time {
-                upkeep();
-                next_upkeep = clock.now().time + UPKEEP_EVERY;
-            }
+            self.driver.expire_due();
+        }
+    }
+
+    /// Says when a disk stops to answer, and when it does again; gives idle memory back.
+    fn health(&self, plain_memory: &PlainMemory) {
+        let mut watch = health::Watch::default();
+        while !self.is_over() {
+            self.clock.wait_for_health(HEALTH_EVERY);
+            self.driver.watch_writes();
+            watch.look(&self.driver.volume_statuses());
+            plain_memory.release_idle();
         }
     }
 }

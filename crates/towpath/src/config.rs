@@ -18,6 +18,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use towpath_model::Uuid;
 use towpath_model::properties::BrokerConfig;
 
 pub(crate) use address::HostPort;
@@ -70,7 +71,8 @@ impl fmt::Display for ConfigError {
 /// What was written, in one layer or in several on top of each other; nothing of it is checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Written {
-    pub(crate) data: Option<Given<PathBuf>>,
+    /// The data directories; the metadata lives in the first.
+    pub(crate) data: Option<Given<Vec<PathBuf>>>,
     pub(crate) kafka: Option<Given<String>>,
     pub(crate) http: Option<Given<String>>,
     pub(crate) advertise_kafka: Option<Given<String>>,
@@ -94,7 +96,8 @@ impl Written {
             let given = |value| Some(Given { value, origin: origin.clone() });
             match name.as_str() {
                 "TOWPATH_DATA" => {
-                    written.data = Some(Given { value: value.into(), origin });
+                    let value = std::env::split_paths(&value).collect();
+                    written.data = Some(Given { value, origin });
                 }
                 "TOWPATH_KAFKA" => written.kafka = given(value),
                 "TOWPATH_HTTP" => written.http = given(value),
@@ -149,10 +152,15 @@ pub(crate) struct Defaults {
     pub(crate) broker: &'static [(&'static str, &'static str)],
 }
 
-/// For a laptop: topics appear when they are used, and a group does not wait for more members.
+/// For a laptop: topics appear when they are used, a group does not wait for more members, and no
+/// space is set aside.
 pub(crate) const DEV: Defaults = Defaults {
     data: Some("towpath-data"),
-    broker: &[("auto.create.topics.enable", "true"), ("group.initial.rebalance.delay.ms", "0")],
+    broker: &[
+        ("auto.create.topics.enable", "true"),
+        ("disk.reserve.bytes", "0"),
+        ("group.initial.rebalance.delay.ms", "0"),
+    ],
 };
 
 /// For production: a typing error in a topic's name does not become a topic.
@@ -166,14 +174,16 @@ const HTTP_PORT: u16 = 8080;
 /// What the server is started with: checked, and complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// `None`: a directory that is removed at the end.
-    pub(crate) data: Option<PathBuf>,
+    /// None: a directory that is removed at the end.
+    pub(crate) data: Vec<PathBuf>,
     pub(crate) kafka: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) advertised: Option<HostPort>,
     /// Broker properties that are other than registered, by name.
     pub(crate) statics: BTreeMap<String, String>,
     pub(crate) broker: BrokerConfig,
+    /// Data directories that are given up.
+    pub(crate) forgotten_directories: Vec<Uuid>,
 }
 
 impl Settings {
@@ -221,24 +231,48 @@ impl Settings {
         }
 
         let data = match (&written.data, defaults.data) {
-            _ if is_ephemeral => None,
-            (Some(given), _) => Some(given.value.clone()),
-            (None, Some(default)) => Some(default.into()),
+            _ if is_ephemeral => Vec::new(),
+            (Some(given), _) => check_data(given, &mut errors),
+            (None, Some(default)) => vec![default.into()],
             (None, None) => {
                 let message = "no data directory: name one with --data DIR, TOWPATH_DATA or \
                     `data` in the file, or type --ephemeral";
                 errors.push(ConfigError { origin: None, message: message.to_owned() });
-                None
+                Vec::new()
             }
         };
         let broker = check_broker(&written.broker, defaults, &mut errors);
         match broker {
             Some((statics, broker)) if errors.is_empty() => {
-                Ok(Settings { data, kafka, http, advertised, statics, broker })
+                let forgotten_directories = Vec::new();
+                Ok(Settings {
+                    data,
+                    kafka,
+                    http,
+                    advertised,
+                    statics,
+                    broker,
+                    forgotten_directories,
+                })
             }
             _ => Err(errors),
         }
     }
+}
+
+fn check_data(given: &Given<Vec<PathBuf>>, errors: &mut Vec<ConfigError>) -> Vec<PathBuf> {
+    let mut refuse = |message| {
+        errors.push(ConfigError { origin: Some(given.origin.clone()), message });
+    };
+    if given.value.is_empty() || given.value.iter().any(|path| path.as_os_str().is_empty()) {
+        refuse("a data directory has no name".to_owned());
+    }
+    for (at, path) in given.value.iter().enumerate() {
+        if given.value[..at].contains(path) {
+            refuse(format!("data directory {} is named twice", path.display()));
+        }
+    }
+    given.value.clone()
 }
 
 fn check_broker(

@@ -37,6 +37,12 @@ pub fn free_addresses() -> Result<Addresses> {
     Ok(Addresses { kafka: kafka.local_addr()?, http: http.local_addr()? })
 }
 
+/// Flags come before these, where a test is about them.
+const NO_WATERMARKS: [(&str, &str); 2] = [
+    ("TOWPATH_BROKER__DISK_LOW_WATERMARK_BYTES", "0"),
+    ("TOWPATH_BROKER__DISK_HIGH_WATERMARK_BYTES", "0"),
+];
+
 /// How to start a broker. Can be used again and again: that is what a restart is.
 #[derive(Debug, Clone)]
 pub struct Start {
@@ -107,6 +113,8 @@ impl Start {
         let started = Instant::now();
         let mut child = self
             .to_command()?
+            // How full the disk is that a test happens to run on is nothing that it tests.
+            .envs(NO_WATERMARKS)
             .args(port_zero)
             .arg("--ready-json")
             .stdout(Stdio::piped())

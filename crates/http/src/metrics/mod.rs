@@ -172,18 +172,14 @@ fn register_node(app: &App, registry: &mut Registry) {
     gauge(registry, "towpath_partitions", "Partitions of all topics", count(partitions));
     let ready = u64::from(app.readiness.is_ready() && !driver.is_failed());
     gauge(registry, "towpath_ready", "1 when work is welcome", ready);
-    let failed = u64::from(driver.is_failed());
-    gauge(registry, "towpath_storage_failed", "1 when the data directory has failed", failed);
+    let failed = driver.volume_statuses().iter().any(|status| status.failure.is_some());
+    let help = "1 when a data directory has failed";
+    gauge(registry, "towpath_storage_failed", help, u64::from(failed));
+    register_disks(app, registry);
     let unsynced = u64::from(driver.has_unsynced());
     let help = "1 when records wait for the disk at this moment";
     gauge(registry, "towpath_sync_pending", help, unsynced);
     register_compaction(&driver.compaction_totals(), registry);
-    if let Ok(space) = driver.space() {
-        let help = "Bytes free in the file system of the data directory";
-        gauge(registry, "towpath_disk_free_bytes", help, space.free_bytes);
-        let help = "Bytes in all in the file system of the data directory";
-        gauge(registry, "towpath_disk_size_bytes", help, space.total_bytes);
-    }
     let damaged: usize = driver.damaged_partitions().iter().map(|found| found.ranges.len()).sum();
     let help = "Ranges of acknowledged records that cannot be read any more";
     gauge(registry, "towpath_damaged_ranges", help, count(damaged));
@@ -204,6 +200,49 @@ fn register_node(app: &App, registry: &mut Registry) {
     if let Some(open) = process::open_files() {
         gauge(registry, "process_open_fds", "Open file descriptors", open);
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectoryLabel {
+    directory: String,
+}
+
+/// What is known of the data directories; no disk is asked for it.
+fn register_disks(app: &App, registry: &mut Registry) {
+    let driver = app.node.driver();
+    let family = Family::<DirectoryLabel, Gauge>::default;
+    let (free, total, room) = (family(), family(), family());
+    let (failed, stalled, partitions) = (family(), family(), family());
+    for status in driver.volume_statuses() {
+        let label = DirectoryLabel { directory: status.path.display().to_string() };
+        let set = |family: &Family<DirectoryLabel, Gauge>, value: u64| {
+            family.get_or_create(&label).set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        set(&free, status.space.free_bytes);
+        set(&total, status.space.total_bytes);
+        set(&room, status.room as u64);
+        set(&failed, u64::from(status.failure.is_some()));
+        set(&stalled, u64::from(status.stalled_for.is_some()));
+        set(&partitions, count(status.partitions));
+    }
+    let mut register = |name: &str, help: &str, family: Family<DirectoryLabel, Gauge>| {
+        registry.register(name, help, family);
+    };
+    register("towpath_disk_free_bytes", "Bytes free in a data directory's file system", free);
+    register("towpath_disk_size_bytes", "Bytes in all in a data directory's file system", total);
+    let help =
+        "0 with enough room, 1 below the low watermark, 2 below the high one: producing is refused";
+    register("towpath_disk_watermark", help, room);
+    register(
+        "towpath_disk_failed",
+        "1 when a data directory has failed: it takes no writes",
+        failed,
+    );
+    let help = "1 while a data directory's disk does not answer: a sync has taken more than 2 s";
+    register("towpath_disk_stalled", help, stalled);
+    register("towpath_disk_partitions", "Partitions that are led in a data directory", partitions);
+    let missing = count(driver.missing_volumes().len());
+    gauge(registry, "towpath_disks_missing", "Data directories that could not be opened", missing);
 }
 
 fn register_compaction(totals: &CompactionTotals, registry: &mut Registry) {

@@ -53,14 +53,19 @@ impl Answer {
 }
 
 fn settings(data: &Path, creates_topics: bool, properties: &[(&str, &str)]) -> NodeSettings {
-    let statics = properties.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    // How full the disk is that a test happens to run on is nothing that it tests.
+    let usual = [("disk.low.watermark.bytes", "0"), ("disk.high.watermark.bytes", "0")];
+    let all = usual.iter().chain(properties);
+    let statics = all.map(|(name, value)| ((*name).into(), (*value).into()));
     NodeSettings {
-        data: data.to_owned(),
+        data: vec![data.to_owned()],
+        disk: towpath_server::disk::NodeDisk::default(),
         driver: towpath_driver::Settings {
             broker_id: BrokerId(1),
             statics: statics.collect(),
             incarnation: random_uuid(),
             addresses: Vec::new(),
+            forgotten_directories: Vec::new(),
         },
         advertised: None,
         limits: Limits::default(),

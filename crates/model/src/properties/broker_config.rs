@@ -72,6 +72,30 @@ pub struct BrokerConfig {
     pub producers_per_partition_max: usize,
     /// `replica.lag.time.max.ms`.
     pub replica_stall_max: Duration,
+    /// `disk.low.watermark.bytes`, `disk.low.watermark.percent`: the smaller one counts.
+    pub disk_low_watermark: DiskShare,
+    /// `disk.high.watermark.bytes`, `disk.high.watermark.percent`: the smaller one counts.
+    pub disk_high_watermark: DiskShare,
+    /// `disk.reserve.bytes`.
+    pub disk_reserve_bytes: u64,
+}
+
+/// A part of a file system: a number of bytes, on small ones a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskShare {
+    /// Bytes, on file systems that are large enough.
+    pub bytes: u64,
+    /// Hundredths of the file system, where these are fewer bytes.
+    pub percent: u32,
+}
+
+impl DiskShare {
+    /// Bytes of a file system with `total_bytes`.
+    #[must_use]
+    pub fn of(self, total_bytes: u64) -> u64 {
+        let share = u128::from(total_bytes) * u128::from(self.percent) / 100;
+        self.bytes.min(u64::try_from(share).unwrap_or(u64::MAX))
+    }
 }
 
 impl BrokerConfig {
@@ -138,6 +162,11 @@ impl BrokerConfig {
             producer_idle_max: read.milliseconds("producer.id.expiration.ms"),
             producers_per_partition_max: read.size("producer.ids.per.partition.max"),
             replica_stall_max: read.milliseconds("replica.lag.time.max.ms"),
+            disk_low_watermark: read
+                .share("disk.low.watermark.bytes", "disk.low.watermark.percent"),
+            disk_high_watermark: read
+                .share("disk.high.watermark.bytes", "disk.high.watermark.percent"),
+            disk_reserve_bytes: read.bytes("disk.reserve.bytes"),
         }
     }
 
@@ -197,6 +226,17 @@ impl<'v, F: Fn(&'static Property) -> Option<&'v str>> Reader<F> {
         let number: f64 =
             self.text(name).parse().expect("a checked value or a default is a number");
         (number < u64::MAX as f64).then_some((number as u64).max(1))
+    }
+
+    /// A number of 64 bits that the registry bounds below by 0.
+    fn bytes(&self, name: &'static str) -> u64 {
+        let number: i64 =
+            self.text(name).parse().expect("a checked value or a default is a number");
+        number.unsigned_abs()
+    }
+
+    fn share(&self, bytes: &'static str, percent: &'static str) -> DiskShare {
+        DiskShare { bytes: self.bytes(bytes), percent: self.int(percent).unsigned_abs() }
     }
 
     fn milliseconds(&self, name: &'static str) -> Duration {

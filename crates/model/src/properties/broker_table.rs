@@ -1,7 +1,7 @@
 //! The properties of brokers: limits, and the defaults that topics inherit.
 //!
 //! Those without `.restart()` can be altered through the protocol, for one broker or for all, as in
-//! Kafka. Ours, not Kafka's: `log.durability`, `log.retention.guard`,
+//! Kafka. Ours, not Kafka's: `disk.*`, `log.durability`, `log.retention.guard`,
 //! `log.retention.guard.max.bytes`, `partitions.max`, `producer.ids.per.partition.max`,
 //! `request.partitions.max`, `topic.partitions.max` and `topics.max`.
 
@@ -44,6 +44,11 @@ pub(super) static BROKER: &[Property] = &[
         .restart(),
     Property::boolean("delete.topic.enable", "true", "Whether topics can be deleted through the protocol.")
         .restart(),
+    Property::long("disk.high.watermark.bytes", "5368709120", Check::AtLeast(0), Bytes, "While a data directory's file system has fewer bytes free than this, or than disk.high.watermark.percent of it if that is less, producing to partitions there is refused with an error that clients retry; reading, committing offsets and deleting go on. 0 refuses only when nothing can be written."),
+    Property::int("disk.high.watermark.percent", "3", Check::Between(0, 100), Unit::None, "The share of a data directory's file system that bounds disk.high.watermark.bytes from above, so that small disks are of use."),
+    Property::long("disk.low.watermark.bytes", "21474836480", Check::AtLeast(0), Bytes, "While a data directory's file system has fewer bytes free than this, or than disk.low.watermark.percent of it if that is less, the broker warns. Nothing is refused."),
+    Property::int("disk.low.watermark.percent", "10", Check::Between(0, 100), Unit::None, "The share of a data directory's file system that bounds disk.low.watermark.bytes from above."),
+    Property::long("disk.reserve.bytes", "67108864", Check::AtLeast(0), Bytes, "What a data directory keeps in reserve on its file system, at most a hundredth of it, and gives back when nothing else is free: so that offsets and metadata can still be written on a full disk."),
     Property::int("fetch.max.bytes", "57671680", Check::AtLeast(1024), Bytes, "The most bytes of records in one answer to a fetch.")
         .restart(),
     Property::int("group.initial.rebalance.delay.ms", "3000", Check::AtLeast(0), Milliseconds, "How long an empty group waits for more members before its first assignment; dev sets 0.")

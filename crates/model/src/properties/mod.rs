@@ -15,7 +15,7 @@ mod property;
 mod topic_config;
 mod topic_table;
 
-pub use broker_config::BrokerConfig;
+pub use broker_config::{BrokerConfig, DiskShare};
 pub use property::{Change, Check, Honoured, InvalidValue, Kind, Property, Unit, elements};
 pub use topic_config::{
     CleanupPolicy, CompressionType, RetentionGuard, TimestampSource, TopicConfig,

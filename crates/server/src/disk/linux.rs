@@ -1,12 +1,13 @@
 //! Linux: vectored positional writes, `fallocate`, `fdatasync`, `syncfs`, `posix_fadvise`, `statvfs`.
 
 use std::fs::{self, File};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, statvfs, syncfs};
-use rustix::io::{Errno, pwritev};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
 use towpath_log::disk::{Disk, DiskFile, Space};
 
 use super::names;
@@ -87,6 +88,25 @@ impl Disk for LinuxDisk {
 impl DiskFile for LinuxFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         read_full(&self.0, buffer, position)
+    }
+
+    fn read_resident_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        loop {
+            let mut pieces = [IoSliceMut::new(buffer)];
+            match preadv2(&self.0, &mut pieces, position, ReadWriteFlags::NOWAIT) {
+                Err(Errno::INTR) => {}
+                // Not every file system can tell; those in memory need not.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    return read_full(&self.0, buffer, position);
+                }
+                read => return Ok(read?),
+            }
+        }
+    }
+
+    fn will_need(&self, position: u64, len: u64) {
+        // Only advice: whoever reads waits, if the system has not followed it.
+        let _ = fadvise(&self.0, position, NonZero::new(len), Advice::WillNeed);
     }
 
     fn write_at(&self, buffers: &[IoSlice<'_>], position: u64) -> io::Result<()> {

@@ -64,8 +64,8 @@ fn try_delete(
     driver.delete_records(id, before).map_err(|refusal| match refusal {
         DeleteRecordsRefusal::NotLeader => ErrorCode::NotLeaderOrFollower,
         DeleteRecordsRefusal::BeyondHighWatermark { .. } => ErrorCode::OffsetOutOfRange,
-        DeleteRecordsRefusal::Storage(_) | DeleteRecordsRefusal::Offline(_) => {
-            ErrorCode::KafkaStorageError
-        }
+        DeleteRecordsRefusal::Stalled(_)
+        | DeleteRecordsRefusal::Storage(_)
+        | DeleteRecordsRefusal::Offline(_) => ErrorCode::KafkaStorageError,
     })
 }

@@ -54,7 +54,10 @@ fn describe(node: &Node, asked: &DescribeConfigsResource<'_>) -> Result<Vec<Conf
         // Given with the data directory and the sockets, so the metadata does not have them.
         for entry in &mut entries {
             entry.value = match entry.name() {
-                "log.dirs" => Some(node.data_directory().display().to_string()),
+                "log.dirs" => {
+                    let all = node.data_directories().iter().map(|path| path.display().to_string());
+                    Some(all.collect::<Vec<_>>().join(","))
+                }
                 "listeners" => Some(node.listeners()),
                 _ => continue,
             };

@@ -62,7 +62,9 @@ pub(super) fn of_publish_error(error: &PublishError) -> ErrorCode {
         PublishError::NotAppended(ProduceFailure::NotLeader)
         | PublishError::Resigned
         | PublishError::Stopping => ErrorCode::NotLeaderOrFollower,
-        PublishError::NotAppended(ProduceFailure::Storage(_) | ProduceFailure::Offline(_))
+        PublishError::NotAppended(
+            ProduceFailure::NoRoom(_) | ProduceFailure::Storage(_) | ProduceFailure::Offline(_),
+        )
         | PublishError::StorageFailed => ErrorCode::KafkaStorageError,
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce_refusal(refusal),
         PublishError::TimedOut(_) => ErrorCode::RequestTimedOut,
@@ -95,7 +97,9 @@ pub(super) fn of_fetch_refusal(refusal: &FetchRefusal) -> ErrorCode {
         FetchRefusal::Epoch(epoch) => of_epoch_refusal(*epoch),
         FetchRefusal::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         FetchRefusal::Corrupt(_) => ErrorCode::CorruptMessage,
-        FetchRefusal::Storage(_) | FetchRefusal::Offline(_) => ErrorCode::KafkaStorageError,
+        FetchRefusal::NotResident | FetchRefusal::Storage(_) | FetchRefusal::Offline(_) => {
+            ErrorCode::KafkaStorageError
+        }
     }
 }
 

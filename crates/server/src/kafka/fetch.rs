@@ -46,6 +46,8 @@ struct Found {
     error: ErrorCode,
     position: Option<Position>,
     slice: Option<(Region<File>, usize)>,
+    /// Where records begin that the device must be asked for, and how many bytes of them.
+    cold: Option<(Offset, usize)>,
 }
 
 pub(super) async fn handle(node: &Node, incoming: Incoming) -> Handled {
@@ -123,14 +125,14 @@ fn read(incoming: &Incoming, most: i32) -> Result<Wants, Unanswerable> {
 async fn wait_for_bytes(node: &Node, wants: &Wants) -> Vec<Found> {
     let deadline = Instant::now() + wants.max_wait;
     loop {
-        let found = find(node, wants);
+        let found = find_warm(node, wants).await;
         let bytes: usize = found.iter().filter_map(|f| f.slice.as_ref()).map(|(_, len)| len).sum();
         let has_error = found.iter().any(|f| f.error != ErrorCode::None);
         if wants.min_bytes <= bytes || has_error || found.is_empty() || wants.max_wait.is_zero() {
             return found;
         }
         if !park(node, &found, deadline).await {
-            return find(node, wants);
+            return find_warm(node, wants).await;
         }
     }
 }
@@ -166,12 +168,32 @@ impl Drop for Watches<'_> {
     }
 }
 
-fn find(node: &Node, wants: &Wants) -> Vec<Found> {
+/// Most bytes that are brought into memory for one request: the rest comes with its next one.
+const WARM_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Finds records without waiting for a device here: threads that may wait bring into memory what is
+/// not there.
+async fn find_warm(node: &Node, wants: &Wants) -> Vec<Found> {
+    let found = find(node, wants, false);
+    let mut left = WARM_BYTES_MAX;
+    let mut is_any_cold = false;
+    for (id, (from, bytes)) in found.iter().filter_map(|f| f.id.zip(f.cold)) {
+        is_any_cold = true;
+        let bytes = bytes.min(left);
+        if 0 < bytes {
+            left -= bytes;
+            node.warm_up(id, from, bytes).await;
+        }
+    }
+    if is_any_cold { find(node, wants, true) } else { found }
+}
+
+fn find(node: &Node, wants: &Wants, may_wait: bool) -> Vec<Found> {
     let mut left = i64::from(wants.max_bytes);
     let mut is_empty_so_far = true;
     let mut all = Vec::with_capacity(wants.partitions.len());
     for (topic, wanted) in &wants.partitions {
-        let found = find_one(node, wants, topic, wanted, left, is_empty_so_far);
+        let found = find_one(node, wants, topic, wanted, left, is_empty_so_far, may_wait);
         if let Some((_, len)) = &found.slice {
             left -= i64::try_from(*len).unwrap_or(i64::MAX);
             is_empty_so_far = false;
@@ -188,6 +210,7 @@ fn find_one(
     wanted: &FetchPartition,
     left: i64,
     is_empty_so_far: bool,
+    may_wait: bool,
 ) -> Found {
     let mut found = Found {
         topic: topic.clone(),
@@ -196,6 +219,7 @@ fn find_one(
         error: ErrorCode::None,
         position: None,
         slice: None,
+        cold: None,
     };
     match resolve(node, wants.version, topic, wanted.partition) {
         Ok(id) => found.id = Some(id),
@@ -216,7 +240,13 @@ fn find_one(
         at_least_one_batch: is_empty_so_far,
     };
     let from = Offset(wanted.fetch_offset);
-    match node.driver().read(id, epoch, from, wants.stable_only, limits) {
+    let driver = node.driver();
+    let read = if may_wait {
+        driver.read(id, epoch, from, wants.stable_only, limits)
+    } else {
+        driver.read_resident(id, epoch, from, wants.stable_only, limits)
+    };
+    match read {
         Ok(read) => {
             found.position = Some(read.position);
             found.slice = read
@@ -224,6 +254,8 @@ fn find_one(
                 .filter(|slice| 0 < slice.len)
                 .map(|slice| (Region { file: slice.file, position: slice.position }, slice.len));
         }
+        // Whatever the bytes before were, these come in an answer that has room for them.
+        Err(FetchRefusal::NotResident) => found.cold = Some((from, limits.max_bytes)),
         Err(refusal) => {
             if let FetchRefusal::Corrupt(_) | FetchRefusal::Storage(_) = refusal
                 && let Some(suppressed) = node.may_complain()

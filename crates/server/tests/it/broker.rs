@@ -1,7 +1,7 @@
 //! A broker in this process, on a port and a directory of its own.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use towpath_driver::Settings;
 use towpath_model::BrokerId;
+use towpath_server::disk::NodeDisk;
 use towpath_server::{KafkaListener, Limits, Node, NodeSettings, random_uuid};
 
 use crate::wire::Wire;
@@ -20,6 +21,9 @@ pub(crate) struct Options {
     /// Broker properties and their values.
     pub(crate) properties: Vec<(&'static str, &'static str)>,
     pub(crate) limits: Limits,
+    /// Data directories besides the first one.
+    pub(crate) more_directories: Vec<PathBuf>,
+    pub(crate) disk: NodeDisk,
 }
 
 /// A running broker; dropped, it stops cleanly.
@@ -42,7 +46,8 @@ impl Broker {
         Broker::start_in(tempfile::tempdir().unwrap(), options)
     }
 
-    fn start_in(directory: TempDir, options: Options) -> Broker {
+    /// Starts on what an earlier broker has left.
+    pub(crate) fn start_in(directory: TempDir, options: Options) -> Broker {
         let node = Node::start(settings(directory.path(), &options)).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -63,6 +68,11 @@ impl Broker {
         let options = self.options.clone();
         drop(self);
         Broker::start_in(directory, options)
+    }
+
+    /// Stops cleanly and leaves the first data directory.
+    pub(crate) fn stop(mut self) -> TempDir {
+        self.directory.take().expect("only restart() and stop() take it")
     }
 
     /// A new connection.
@@ -91,16 +101,24 @@ impl Drop for Broker {
 
 fn settings(data: &Path, options: &Options) -> NodeSettings {
     // A group of one need not wait for others.
-    let mut statics = [("group.initial.rebalance.delay.ms", "0")].to_vec();
+    let mut statics = vec![
+        ("group.initial.rebalance.delay.ms", "0"),
+        // How full the disk is that a test happens to run on is nothing that it tests.
+        ("disk.low.watermark.bytes", "0"),
+        ("disk.high.watermark.bytes", "0"),
+        ("disk.reserve.bytes", "0"),
+    ];
     statics.extend(&options.properties);
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     NodeSettings {
-        data: data.to_owned(),
+        data: [&[data.to_owned()], &options.more_directories[..]].concat(),
+        disk: options.disk.clone(),
         driver: Settings {
             broker_id: BrokerId(1),
             statics: statics.into_iter().map(owned).collect(),
             incarnation: random_uuid(),
             addresses: Vec::new(),
+            forgotten_directories: Vec::new(),
         },
         advertised: None,
         limits: options.limits.clone(),

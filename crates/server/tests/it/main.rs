@@ -6,8 +6,10 @@
 mod broker;
 mod configs;
 mod connections;
+mod disks;
 mod every_version;
 mod fetch;
+mod full_disk;
 mod groups;
 mod produce;
 mod restart;

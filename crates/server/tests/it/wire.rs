@@ -107,6 +107,7 @@ pub(crate) struct Produced {
     pub(crate) error: ErrorCode,
     pub(crate) base_offset: i64,
     pub(crate) append_time: i64,
+    pub(crate) message: Option<String>,
 }
 
 /// What was fetched from one partition.
@@ -197,6 +198,7 @@ pub(crate) fn produced(answer: &Answer) -> Produced {
         error: code(partition.error_code),
         base_offset: partition.base_offset,
         append_time: partition.log_append_time_ms,
+        message: partition.error_message.map(str::to_owned),
     }
 }
 

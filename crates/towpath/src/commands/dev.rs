@@ -18,7 +18,8 @@ pub(crate) struct DevArgs {
 /// Runs until it is told to stop.
 pub(crate) fn run(global: &Global, args: DevArgs) -> Outcome {
     let written = serve::written(&args.server, None)?;
-    let settings = serve::check(&written, args.server.ephemeral, DEV)?;
+    let mut settings = serve::check(&written, args.server.ephemeral, DEV)?;
+    settings.forgotten_directories = args.server.forget_directory;
     let mode = Mode {
         command: "dev",
         tests_itself: true,

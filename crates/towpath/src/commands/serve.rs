@@ -11,6 +11,7 @@ mod surroundings;
 use std::path::PathBuf;
 
 use clap::Args;
+use towpath_model::Uuid;
 
 pub(super) use lifecycle::{Mode, start};
 
@@ -21,9 +22,14 @@ use crate::failure::{Exit, Failure, Outcome};
 /// Flags that both ways to run a server have.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// Where to keep the data [environment: TOWPATH_DATA]
+    /// Where to keep the data (repeatable: one directory per disk, the metadata in the first)
+    /// [environment: TOWPATH_DATA]
     #[arg(long, value_name = "DIR", conflicts_with = "ephemeral")]
-    pub(crate) data: Option<PathBuf>,
+    pub(crate) data: Vec<PathBuf>,
+    /// Give up a data directory that is gone for good, by its id: what it held is lost, and the
+    /// partitions that were in it begin anew, empty (repeatable)
+    #[arg(long, value_name = "ID")]
+    pub(crate) forget_directory: Vec<Uuid>,
     /// Keep the data in a directory that is removed at the end
     #[arg(long)]
     pub(crate) ephemeral: bool,
@@ -67,7 +73,8 @@ pub(crate) struct ServeArgs {
 /// Runs until it is told to stop.
 pub(crate) fn run(global: &Global, args: ServeArgs) -> Outcome {
     let written = written(&args.server, args.config.as_deref())?;
-    let settings = check(&written, args.server.ephemeral, SERVE)?;
+    let mut settings = check(&written, args.server.ephemeral, SERVE)?;
+    settings.forgotten_directories = args.server.forget_directory;
     if args.check {
         eprintln!("the configuration is valid");
         return Ok(Exit::Ok);
@@ -108,7 +115,7 @@ fn flags(args: &ServerArgs) -> Outcome<Written> {
         value.clone().map(|value| Given { value, origin: Origin::Flag(flag) })
     }
     let mut written = Written {
-        data: given("--data", &args.data),
+        data: given("--data", &Some(&args.data).filter(|data| !data.is_empty()).cloned()),
         kafka: given("--kafka", &args.kafka),
         http: given("--http", &args.http),
         advertise_kafka: given("--advertise-kafka", &args.advertise_kafka),

@@ -1,7 +1,7 @@
 //! The configuration file: TOML, read with the line of every value.
 //!
 //! ```toml
-//! data = "/var/lib/towpath"
+//! data = "/var/lib/towpath"   # or several: ["/disk1/towpath", "/disk2/towpath"]
 //! kafka = "127.0.0.1:9092"
 //! http = "127.0.0.1:8080"
 //!
@@ -11,7 +11,7 @@
 
 use std::fs;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -71,11 +71,7 @@ impl Reader<'_> {
         let mut written = Written::default();
         for (key, value) in table {
             match key.get_ref().as_ref() {
-                "data" => {
-                    written.data = self
-                        .text(value, "data")
-                        .map(|given| Given { value: given.value.into(), origin: given.origin });
-                }
+                "data" => written.data = self.paths(value, "data"),
                 "kafka" => written.kafka = self.text(value, "kafka"),
                 "http" => written.http = self.text(value, "http"),
                 "advertise_kafka" => {
@@ -96,6 +92,23 @@ impl Reader<'_> {
             }
         }
         written
+    }
+
+    /// One path, or a list of them.
+    fn paths(&mut self, value: &Spanned<DeValue<'_>>, name: &str) -> Option<Given<Vec<PathBuf>>> {
+        let items = match value.get_ref() {
+            DeValue::Array(items) => items.iter().collect(),
+            _ => vec![value],
+        };
+        let texts = items.iter().map(|item| match item.get_ref() {
+            DeValue::String(text) => Some(PathBuf::from(text.as_ref())),
+            _ => None,
+        });
+        let Some(paths) = texts.collect::<Option<Vec<PathBuf>>>() else {
+            self.refuse(&value.span(), format!("{name} is a text in quotes, or a list of them"));
+            return None;
+        };
+        Some(Given { value: paths, origin: self.origin(&value.span()) })
     }
 
     fn text(&mut self, value: &Spanned<DeValue<'_>>, name: &str) -> Option<Given<String>> {

@@ -15,7 +15,8 @@ A setting comes from a flag, else from the environment, else from the file (`tow
 
 | flag | environment | file | meaning |
 | --- | --- | --- | --- |
-| `--data DIR` | `TOWPATH_DATA` | `data` | where the data is; `dev`: `./towpath-data`, `serve`: no default |
+| `--data DIR` (repeatable) | `TOWPATH_DATA` | `data` | where the data is; `dev`: `./towpath-data`, `serve`: no default. Several directories, one per disk: `DIR:DIR` in the environment, a list in the file; metadata and offsets live in the first |
+| `--forget-directory ID` | | | give up a data directory that is gone for good, and what it held |
 | `--ephemeral` | | | data in a directory that is removed at the end |
 | `--kafka ADDR` | `TOWPATH_KAFKA` | `kafka` | where Kafka clients connect; `127.0.0.1:9092` |
 | `--http ADDR` | `TOWPATH_HTTP` | `http` | where HTTP clients connect; `127.0.0.1:8080` |
@@ -39,7 +40,7 @@ log.retention.hours = 72
 ```
 
 `towpath dev` differs from `towpath serve` in these defaults: topics are created when they are used (`auto.create.topics.enable` is `true`, in `serve` it is
-`false`), and a new group does not wait for more members (`group.initial.rebalance.delay.ms` is 0).
+`false`), a new group does not wait for more members (`group.initial.rebalance.delay.ms` is 0), and no space is set aside (`disk.reserve.bytes` is 0).
 
 The names are Kafka's, and so are types and defaults. A property that says *not served yet* takes its default and nothing else.
 ";

@@ -47,7 +47,7 @@ fn flags_beat_the_environment_beats_the_file_beats_the_default() {
     let settings = Settings::check(&written, false, DEV).unwrap();
     assert_eq!(settings.kafka.port(), 5);
     assert_eq!(settings.http.port(), 3);
-    assert_eq!(settings.data, Some("f".into()));
+    assert_eq!(settings.data, [PathBuf::from("f")]);
     assert_eq!(settings.broker.num_partitions, 4);
     assert_eq!(settings.broker.topics_max, 7);
     assert_eq!(settings.statics["num.partitions"], "4");
@@ -56,7 +56,7 @@ fn flags_beat_the_environment_beats_the_file_beats_the_default() {
 #[test]
 fn defaults_are_those_of_the_command() {
     let dev = Settings::check(&Written::default(), false, DEV).unwrap();
-    assert_eq!(dev.data, Some("towpath-data".into()));
+    assert_eq!(dev.data, [PathBuf::from("towpath-data")]);
     assert_eq!((dev.kafka.port(), dev.http.port()), (9092, 8080));
     assert!(dev.broker.auto_create_topics);
     assert!(dev.broker.group_initial_rebalance_delay.is_zero());
@@ -67,7 +67,7 @@ fn defaults_are_those_of_the_command() {
     assert!(!serve.broker.auto_create_topics);
     let on = "data = \"d\"\n[broker]\nauto.create.topics.enable = true\n";
     assert!(Settings::check(&file(on), false, SERVE).unwrap().broker.auto_create_topics);
-    assert_eq!(Settings::check(&file(on), true, SERVE).unwrap().data, None);
+    assert!(Settings::check(&file(on), true, SERVE).unwrap().data.is_empty());
 }
 
 #[test]
@@ -107,7 +107,10 @@ fn errors_name_the_line() {
         "\n[broker]\nnum.partition = 1\n",
         "t.toml line 3: there is no broker property \"num.partition\"",
     );
-    check("data = 3\n", "t.toml line 1: data is a text in quotes");
+    check("data = 3\n", "t.toml line 1: data is a text in quotes, or a list of them");
+    check("data = [\"d\", 3]\n", "t.toml line 1: data is a text in quotes, or a list of them");
+    check("data = []\n", "t.toml line 1: a data directory has no name");
+    check("data = [\"d\", \"d\"]\n", "t.toml line 1: data directory d is named twice");
     check(
         "# a\nhttp = \"localhost\"\n",
         "t.toml line 2: \"localhost\" is no address; write host:port, such as 127.0.0.1:9092",

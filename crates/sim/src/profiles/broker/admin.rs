@@ -258,6 +258,12 @@ impl World {
             Err(DeleteRecordsRefusal::Offline(reason)) => {
                 return Err(Violation::new("INV-F1", format!("{id}: {reason}")));
             }
+            Err(error @ DeleteRecordsRefusal::Stalled(_)) => {
+                return Err(Violation::new(
+                    "INV-F1",
+                    format!("{id}: no disk stalls here: {error}"),
+                ));
+            }
             Err(DeleteRecordsRefusal::Storage(error)) => {
                 let is_excused = self.is_full || self.machine.driver().is_failed();
                 ensure!(is_excused, "INV-F1", "{id}: records cannot be deleted: {error}");

@@ -2,11 +2,13 @@
 //!
 //! The profiles `broker` and `groups` both run on it.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use towpath_driver::{Clock, CompactionWork, Driver, OpenError, Round, Settings};
+use towpath_driver::{
+    Clock, CompactionWork, Driver, OpenError, Place, Round, Settings, VolumeIndex,
+};
 use towpath_log::{Identity, WriteAheadLimits};
 use towpath_metadata::{Address, Overrides};
 use towpath_model::{BrokerId, Now, Token, Uuid};
@@ -27,6 +29,12 @@ pub(in crate::profiles) const ROOT: &str = "/srv/towpath/data";
 
 /// This broker.
 const ME: BrokerId = BrokerId(1);
+
+/// The usual reserve would be most of what a simulated disk holds.
+fn with_small_reserve(mut statics: Overrides) -> Overrides {
+    statics.entry("disk.reserve.bytes".to_owned()).or_insert_with(|| "3000".to_owned());
+    statics
+}
 
 /// How a process came to its end; the worst comes last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +96,7 @@ impl Machine {
             disk,
             trace,
             clock: Arc::new(Mutex::new(clock)),
-            statics,
+            statics: with_small_reserve(statics),
             limits,
             boots: 0,
             starts: 0,
@@ -137,13 +145,14 @@ impl Machine {
             statics: self.statics.clone(),
             incarnation,
             addresses: vec![address],
+            forgotten_directories: Vec::new(),
         };
         let clock = ProcessClock::start(&self.clock);
         let mailbox = Mailbox::default();
         let boot = format!("boot-{}", self.boots);
-        let driver = Driver::open_with(
-            disk.clone(),
-            Path::new(ROOT),
+        let place = Place { disk: disk.clone(), path: PathBuf::from(ROOT) };
+        let driver = Driver::open_in(
+            vec![place],
             self.limits,
             identity,
             &boot,
@@ -275,11 +284,11 @@ impl Machine {
     pub(in crate::profiles) fn sync_if_wanted(&mut self) -> bool {
         self.finish_round();
         let process = self.process();
-        let wanted = process.clock.take_sync_wish();
-        if wanted {
-            process.driver.sync_round();
+        let wanted = process.clock.take_sync_wishes();
+        for volume in &wanted {
+            process.driver.sync_round_in(*volume);
         }
-        wanted
+        !wanted.is_empty()
     }
 
     /// A few turns of the compaction thread; says how many compactions have ended in them.
@@ -300,8 +309,12 @@ impl Machine {
         let Process { driver, clock, .. } = self.process();
         self.trace.event("sync part", &[]);
         match self.round.take() {
-            None if clock.take_sync_wish() => self.round = Some((driver.begin_round(), false)),
-            None => {}
+            None => {
+                // One directory is all there is.
+                if clock.take_sync_wishes().contains(&VolumeIndex::FIRST) {
+                    self.round = Some((driver.begin_round(VolumeIndex::FIRST), false));
+                }
+            }
             Some((mut round, false)) => {
                 if driver.has_unsynced() {
                     events.note("sync: made durable after more appends");
@@ -355,8 +368,9 @@ impl Machine {
     /// When it has not.
     pub(in crate::profiles) fn check_wishes(&self) -> Result<(), Violation> {
         let Process { driver, clock, .. } = self.process();
+        let is_asked = |volume| !driver.has_unsynced_in(volume) || clock.is_sync_wanted(volume);
         ensure!(
-            !driver.has_unsynced() || clock.is_sync_wanted(),
+            driver.volumes().all(is_asked),
             "INV-F1",
             "something waits for a sync round that nobody asked for"
         );

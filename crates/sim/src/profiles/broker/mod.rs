@@ -61,6 +61,7 @@ impl Profile for Broker {
             "broker: promises found on a copy without power",
             "broker: relaxed batch lost in a power cut",
             "broker: write accepted after a refusal",
+            "broker: write refused by the watermark",
             "broker: write refused for a full disk",
             "compaction: ended",
             "consumer: long poll answered",

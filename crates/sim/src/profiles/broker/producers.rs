@@ -318,6 +318,14 @@ impl World {
                 model.history.answered(header, Answer::Refused)
             }
             ProduceFailure::Offline(reason) => Err(Violation::new("INV-F1", reason.clone())),
+            ProduceFailure::NoRoom(_) => {
+                // What the broker knows of the room is as old as its last upkeep.
+                ensure!(self.was_full, "INV-F6", "{target}: there has always been room: {failure}");
+                self.events.note("broker: write refused by the watermark");
+                self.producers[at].window[index].is_refused = true;
+                let model = self.partitions.entry(target).or_default();
+                model.history.answered(header, Answer::Refused)
+            }
             ProduceFailure::NotLeader => {
                 let exists = self.catalog.topics().find(|(_, topic)| topic.id == target.topic);
                 let is_certain = exists.is_some_and(|(name, _)| !self.catalog.is_changing(name));

@@ -349,9 +349,12 @@ impl World {
                 if is_overtaken {
                     self.events.note("publisher: straggler fenced");
                 }
-                let is_excused = is_overtaken || self.is_full || driver.is_failed();
+                let is_refused_for_room =
+                    matches!(failure, ProduceFailure::NoRoom(_)) && self.was_full;
+                let is_excused =
+                    is_overtaken || self.is_full || is_refused_for_room || driver.is_failed();
                 ensure!(is_excused, "INV-P5", "{id}: a publisher's append is refused: {failure}");
-                if matches!(failure, ProduceFailure::Storage(_)) {
+                if matches!(failure, ProduceFailure::Storage(_) | ProduceFailure::NoRoom(_)) {
                     // Any other refusal may meet a record that another flow has appended before.
                     let model = self.partitions.entry(id).or_default();
                     model.history.answered(&header, Answer::Refused)?;

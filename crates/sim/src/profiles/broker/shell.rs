@@ -4,10 +4,10 @@
 //! an upkeep runs is the profile's to decide, so that all of them meet appends and crashes in any
 //! order. A process that ends takes both with it: what was delivered and not read is lost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use towpath_driver::{Clock, Delivery, Net};
+use towpath_driver::{Clock, Delivery, Net, VolumeIndex};
 use towpath_model::{Now, Time, Token};
 
 use crate::clock::SimClock;
@@ -33,7 +33,7 @@ pub(in crate::profiles) struct ProcessClock {
 /// What the driver waits for.
 #[derive(Debug, Default)]
 struct Wishes {
-    is_sync_wanted: bool,
+    syncs_wanted: BTreeSet<VolumeIndex>,
     alarm: Option<Time>,
 }
 
@@ -44,14 +44,14 @@ impl ProcessClock {
         ProcessClock { machine: Arc::clone(machine), origin, wishes: Arc::default() }
     }
 
-    /// Whether a sync round was asked for; the caller runs it.
-    pub(in crate::profiles) fn take_sync_wish(&self) -> bool {
-        std::mem::take(&mut lock(&self.wishes).is_sync_wanted)
+    /// The data directories for which a sync round was asked; the caller runs them.
+    pub(in crate::profiles) fn take_sync_wishes(&self) -> BTreeSet<VolumeIndex> {
+        std::mem::take(&mut lock(&self.wishes).syncs_wanted)
     }
 
-    /// Whether a sync round was asked for.
-    pub(in crate::profiles) fn is_sync_wanted(&self) -> bool {
-        lock(&self.wishes).is_sync_wanted
+    /// Whether a sync round was asked for in this data directory.
+    pub(in crate::profiles) fn is_sync_wanted(&self, volume: VolumeIndex) -> bool {
+        lock(&self.wishes).syncs_wanted.contains(&volume)
     }
 
     /// When the timer rings next.
@@ -72,8 +72,8 @@ impl Clock for ProcessClock {
         Now { time: Time(0) + (now.time - self.origin), wall: now.wall }
     }
 
-    fn sync_wanted(&self) {
-        lock(&self.wishes).is_sync_wanted = true;
+    fn sync_wanted(&self, volume: VolumeIndex) {
+        lock(&self.wishes).syncs_wanted.insert(volume);
     }
 
     fn wake_at(&self, deadline: Time) {

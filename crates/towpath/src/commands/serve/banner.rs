@@ -1,15 +1,15 @@
 //! What the server prints when it is ready.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What there is to say.
 pub(super) struct Banner<'a> {
     pub(super) kafka: SocketAddr,
     pub(super) http: SocketAddr,
-    /// `None`: a directory that is removed at the end.
-    pub(super) data: Option<&'a Path>,
+    /// None: a directory that is removed at the end.
+    pub(super) data: &'a [PathBuf],
     pub(super) ready_after: Duration,
     /// Print what to type next.
     pub(super) has_hint: bool,
@@ -29,8 +29,11 @@ impl Banner<'_> {
         let version = env!("CARGO_PKG_VERSION");
         let ready = format!("Towpath {version} is ready in {} ms", self.ready_after.as_millis());
         let data = match self.data {
-            Some(data) => format!("data: {} (on disk before it is acknowledged)", data.display()),
-            None => "data: temporary, removed at the end".to_owned(),
+            [] => "data: temporary, removed at the end".to_owned(),
+            data => {
+                let names: Vec<String> = data.iter().map(|d| d.display().to_string()).collect();
+                format!("data: {} (on disk before it is acknowledged)", names.join(", "))
+            }
         };
         let (kafka, http) = (dialled(self.kafka), dialled(self.http));
         let http = format!("http://{http}");
@@ -65,7 +68,7 @@ mod tests {
         Banner {
             kafka: kafka.parse().unwrap(),
             http: "127.0.0.1:8080".parse().unwrap(),
-            data: None,
+            data: &[],
             ready_after: Duration::from_millis(14),
             has_hint: true,
         }

@@ -8,7 +8,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use towpath_driver::Settings as DriverSettings;
 use towpath_http::Readiness;
 use towpath_metadata::Address;
 use towpath_model::BrokerId;
+use towpath_server::disk::NodeDisk;
 use towpath_server::{Limits, Node, NodeSettings, Progress, random_uuid};
 
 use super::banner::Banner;
@@ -45,6 +46,8 @@ pub(crate) struct Mode {
 
 /// Threads for work that waits for the disk; idle ones end by themselves.
 const BLOCKING_THREADS_MAX: usize = 16;
+/// With several directories: whoever one disk holds up must not use up the threads that take over.
+const BLOCKING_THREADS_WITH_SEVERAL_MAX: usize = 512;
 const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(2);
 
 /// The one broker of a cluster of one.
@@ -57,7 +60,7 @@ pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<
     end_on_panic();
     surroundings::raise_open_files();
     let data = Data::prepare(settings.data.clone())?;
-    let runtime = runtime()?;
+    let runtime = runtime(data.paths().len())?;
     let ended = runtime.block_on(run(settings, &data, mode, begun));
     // What still runs is nobody's any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -65,11 +68,17 @@ pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<
     ended
 }
 
-fn runtime() -> Outcome<Runtime> {
+/// With several data directories there are workers to spare: those that one disk holds up must not be
+/// all of them.
+fn runtime(directories: usize) -> Outcome<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let (workers, blocking) = match directories {
+        0 | 1 => (cores, BLOCKING_THREADS_MAX),
+        _ => (2 * cores + 2, BLOCKING_THREADS_WITH_SEVERAL_MAX),
+    };
     let runtime = Builder::new_multi_thread()
-        .worker_threads(cores)
-        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .worker_threads(workers)
+        .max_blocking_threads(blocking)
         .thread_keep_alive(BLOCKING_IDLE_MAX)
         .thread_name("towpath-worker")
         .enable_all()
@@ -90,36 +99,36 @@ fn end_on_panic() {
 
 /// Where the data is, and whether it stays.
 enum Data {
-    Kept(PathBuf),
-    Temporary(TempDir),
+    Kept(Vec<PathBuf>),
+    Temporary([PathBuf; 1], TempDir),
 }
 
 impl Data {
-    fn prepare(kept: Option<PathBuf>) -> Outcome<Data> {
-        match kept {
-            None => Ok(Data::Temporary(TempDir::with_prefix("towpath-")?)),
-            Some(path) => {
-                std::fs::create_dir_all(&path).map_err(|error| {
-                    let name = path.display();
-                    Failure::new(format!("the data directory {name} cannot be made: {error}"))
-                        .with_help("name another one with --data DIR")
-                })?;
-                Ok(Data::Kept(path))
-            }
-        }
+    fn prepare(kept: Vec<PathBuf>) -> Outcome<Data> {
+        let Some(first) = kept.first() else {
+            let directory = TempDir::with_prefix("towpath-")?;
+            return Ok(Data::Temporary([directory.path().to_owned()], directory));
+        };
+        // The others may be on disks that are not there; the broker then says so and starts.
+        std::fs::create_dir_all(first).map_err(|error| {
+            let name = first.display();
+            Failure::new(format!("the data directory {name} cannot be made: {error}"))
+                .with_help("name another one with --data DIR")
+        })?;
+        Ok(Data::Kept(kept))
     }
 
-    fn path(&self) -> &Path {
+    fn paths(&self) -> &[PathBuf] {
         match self {
-            Data::Kept(path) => path,
-            Data::Temporary(directory) => directory.path(),
+            Data::Kept(paths) => paths,
+            Data::Temporary(path, _) => path,
         }
     }
 
     fn remove(self) -> Outcome<()> {
         match self {
             Data::Kept(_) => Ok(()),
-            Data::Temporary(directory) => directory.close().map_err(|error| {
+            Data::Temporary(_, directory) => directory.close().map_err(|error| {
                 Failure::new(format!("the temporary data was not removed: {error}"))
             }),
         }
@@ -134,9 +143,10 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
         // On somebody's own machine; what `serve` is reached by may have any name.
         listeners.http = listeners.http.with_local_names_only();
     }
-    surroundings::check_file_system(data.path(), matches!(data, Data::Temporary(_)));
+    let is_temporary = matches!(data, Data::Temporary(..));
+    data.paths().iter().for_each(|p| surroundings::check_file_system(p, is_temporary));
     let (kafka, http) = (listeners.kafka_address, listeners.http_address);
-    let (node, listeners) = open_answering(&settings, data.path(), listeners).await?;
+    let (node, listeners) = open_answering(&settings, data.paths(), listeners).await?;
     let serving = Serving::begin(node, listeners);
     if mode.tests_itself
         && let Err(error) = serving.node.self_test().await
@@ -146,12 +156,12 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     }
     serving.readiness.set_ready();
     let kept = match data {
-        Data::Kept(path) => Some(path.as_path()),
-        Data::Temporary(_) => None,
+        Data::Kept(paths) => paths.as_slice(),
+        Data::Temporary(..) => &[],
     };
     let ready_after = begun.elapsed();
     let banner = Banner { kafka, http, data: kept, ready_after, has_hint: mode.command == "dev" };
-    tracing::info!(%kafka, %http, data = %data.path().display(), ?ready_after, "ready");
+    tracing::info!(%kafka, %http, data = ?data.paths(), ?ready_after, "ready");
     say(&if mode.ready_json { banner.json() + "\n" } else { banner.text() });
 
     signals.wait().await;
@@ -172,7 +182,7 @@ fn say(text: &str) {
 /// is. Kafka clients wait.
 async fn open_answering(
     settings: &Settings,
-    data: &Path,
+    data: &[PathBuf],
     listeners: Listeners,
 ) -> Outcome<(Arc<Node>, Listeners)> {
     let Listeners { kafka, http, kafka_address, http_address } = listeners;
@@ -187,7 +197,7 @@ async fn open_answering(
 
 async fn open(
     settings: &Settings,
-    data: &Path,
+    data: &[PathBuf],
     kafka_address: SocketAddr,
     progress: Progress,
 ) -> Outcome<Arc<Node>> {
@@ -198,12 +208,14 @@ async fn open(
         .unwrap_or_else(|| (kafka_address.ip().to_string(), kafka_address.port()));
     let broker = &settings.broker;
     let settings = NodeSettings {
-        data: data.to_owned(),
+        data: data.to_vec(),
+        disk: NodeDisk::default(),
         driver: DriverSettings {
             broker_id: BROKER_ID,
             statics: settings.statics.clone(),
             incarnation: random_uuid(),
             addresses: vec![Address { listener: "PLAINTEXT".to_owned(), host, port }],
+            forgotten_directories: settings.forgotten_directories.clone(),
         },
         advertised,
         limits: Limits {

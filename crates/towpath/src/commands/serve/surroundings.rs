@@ -9,10 +9,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const OPEN_FILES_WANTED: u64 = 65_536;
 const OPEN_FILES_LOW: u64 = 4_096;
 
-/// Free space below which the disk counts as nearly full: the smaller of the two.
-const FREE_BYTES_LOW: u64 = 5 * 1024 * 1024 * 1024;
-const FREE_PERCENT_LOW: u64 = 5;
-
 /// Raises the limit of open files as far as the system lets us: a low one is for shells.
 pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
@@ -45,32 +41,5 @@ pub(super) fn check_file_system(data: &Path, is_ephemeral: bool) {
              use a local disk"
         ),
         _ => {}
-    }
-    let block = u64::try_from(found.f_bsize).unwrap_or(0);
-    let (free, total) = (found.f_bavail * block, found.f_blocks * block);
-    if is_nearly_full(free, total) {
-        tracing::warn!(
-            "the disk of {name} is nearly full: {} MiB of {} MiB are free",
-            free >> 20,
-            total >> 20
-        );
-    }
-}
-
-fn is_nearly_full(free: u64, total: u64) -> bool {
-    free < FREE_BYTES_LOW.min(total / 100 * FREE_PERCENT_LOW)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nearly_full_is_a_share_of_small_disks_and_an_amount_of_large_ones() {
-        const GIB: u64 = 1 << 30;
-        assert!(is_nearly_full(GIB / 2, 20 * GIB));
-        assert!(!is_nearly_full(2 * GIB, 20 * GIB));
-        assert!(is_nearly_full(4 * GIB, 10_000 * GIB));
-        assert!(!is_nearly_full(6 * GIB, 10_000 * GIB));
     }
 }

@@ -43,11 +43,6 @@ fn request_seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 2.6, 13))
 }
 
-/// 0.1 ms to 13 s.
-fn publish_seconds() -> Histogram {
-    Histogram::new(exponential_buckets(0.000_1, 2.0, 18))
-}
-
 impl Default for Requests {
     fn default() -> Requests {
         let requests = Requests {
@@ -128,7 +123,7 @@ impl SyncTimes {
 }
 
 /// What a node counts. Names follow `towpath_*` with base units.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Metrics {
     /// Requests by Kafka API.
     pub requests: Requests,
@@ -150,32 +145,10 @@ pub struct Metrics {
     pub batches_refused: Counter,
     /// Bytes of record batches handed to consumers.
     pub record_bytes_fetched: Counter,
-    /// From a batch's arrival to its acknowledgement, over Kafka and HTTP.
-    pub publish_seconds: Histogram,
     /// Log lines about strangers that were left out.
     pub complaints_suppressed: Counter,
     /// How long it takes to make a round of appends durable.
     pub sync_seconds: SyncTimes,
-}
-
-impl Default for Metrics {
-    fn default() -> Metrics {
-        Metrics {
-            requests: Requests::default(),
-            connections: Gauge::default(),
-            connections_refused: Counter::default(),
-            bytes_in: Counter::default(),
-            bytes_out: Counter::default(),
-            records_appended: Counter::default(),
-            record_bytes_appended: Counter::default(),
-            batches_duplicate: Counter::default(),
-            batches_refused: Counter::default(),
-            record_bytes_fetched: Counter::default(),
-            publish_seconds: publish_seconds(),
-            complaints_suppressed: Counter::default(),
-            sync_seconds: SyncTimes::default(),
-        }
-    }
 }
 
 impl Metrics {
@@ -191,13 +164,8 @@ impl Metrics {
         );
         registry.register(
             "towpath_kafka_request_seconds",
-            "Time from a request's arrival until its answer is ready, by API",
+            "Time from a request's arrival until its answer is ready, by API; Produce: until the acknowledgement",
             requests.seconds.clone(),
-        );
-        registry.register(
-            "towpath_publish_seconds",
-            "Time from a batch's arrival to its acknowledgement, over Kafka and HTTP",
-            m.publish_seconds.clone(),
         );
         registry.register(
             "towpath_complaints_suppressed",

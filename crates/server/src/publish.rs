@@ -1,6 +1,6 @@
 //! Publishing one batch, for every protocol: check the bytes, append, wait for the promise.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use towpath_driver::{Clock, Delivery, Outcome, ProduceFailure, Produced};
 use towpath_model::properties::{CompressionType, TimestampSource, TopicConfig};
@@ -67,7 +67,6 @@ pub enum PublishError {
 pub struct Appended {
     produced: Produced,
     wait: Option<Wait>,
-    since: Instant,
 }
 
 impl Appended {
@@ -142,7 +141,6 @@ impl Node {
         batch: &mut [u8],
         acks: Acks,
     ) -> Result<Appended, PublishError> {
-        let since = Instant::now();
         let now = self.driver().clock().now();
         let rules = rules(config, now);
         let checked = self.check(batch, &rules, wanted_codec(config));
@@ -166,7 +164,7 @@ impl Node {
             self.metrics().records_appended.inc_by(records);
             self.metrics().record_bytes_appended.inc_by(bytes.len() as u64);
         }
-        Ok(Appended { produced, wait: produced.is_pending.then_some(wait), since })
+        Ok(Appended { produced, wait: produced.is_pending.then_some(wait) })
     }
 
     /// Checks a batch, and gives it anew where the topic wants another codec.
@@ -196,7 +194,7 @@ impl Node {
         appended: Appended,
         limit: Duration,
     ) -> Result<Acknowledged, PublishError> {
-        let (settled, since) = (appended.settled(), appended.since);
+        let settled = appended.settled();
         if let Some(mut wait) = appended.wait {
             let answer = tokio::time::timeout(limit, wait.answer()).await;
             match answer.map_err(|_| PublishError::TimedOut(limit))? {
@@ -208,7 +206,6 @@ impl Node {
                 None => return Err(PublishError::Stopping),
             }
         }
-        self.metrics().publish_seconds.observe(since.elapsed().as_secs_f64());
         Ok(settled)
     }
 }

@@ -27,10 +27,11 @@ const START_MAX: Duration = Duration::from_secs(120);
 const STOP_MAX: Duration = Duration::from_secs(120);
 const TOPIC: &str = "costs";
 
-/// By how much a figure may be larger than the baseline. Two runs of one program on a busy machine
-/// differ by up to 2.5 % in instructions: timers go off in between. How often a synced request
-/// reads and writes depends on how far its round and its answer overlap.
-const SLACK_INSTRUCTIONS: f64 = 0.05;
+/// By how much a figure may be larger than the baseline, which is taken on an idle machine. A broker
+/// wakes up more often per request on a busy one: the same program took up to 12 % more instructions
+/// there. How often a synced request reads and writes depends on how far its round and its answer
+/// overlap.
+const SLACK_INSTRUCTIONS: f64 = 0.2;
 const SLACK_ALLOCATIONS: f64 = 0.1;
 const SLACK_SYSTEM_CALLS: f64 = 0.25;
 

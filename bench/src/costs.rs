@@ -32,7 +32,7 @@ const TOPIC: &str = "costs";
 /// there. How often a synced request reads and writes depends on how far its round and its answer
 /// overlap.
 const SLACK_INSTRUCTIONS: f64 = 0.2;
-const SLACK_ALLOCATIONS: f64 = 0.1;
+const SLACK_ALLOCATIONS: f64 = 0.25;
 const SLACK_SYSTEM_CALLS: f64 = 0.25;
 
 /// Counts what requests cost, and compares with a baseline.

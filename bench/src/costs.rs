@@ -422,8 +422,8 @@ mod tests {
         let cost = |instructions| Cost { instructions, allocations: 10.0, system_calls: 3.0 };
         let costs = |cost| Costs::from([("produce".to_owned(), cost)]);
         let baseline = costs(cost(1000.0));
-        assert!(worse(&costs(cost(1049.0)), &baseline).is_empty());
-        assert_eq!(worse(&costs(cost(1051.0)), &baseline).len(), 1);
+        assert!(worse(&costs(cost(1199.0)), &baseline).is_empty());
+        assert_eq!(worse(&costs(cost(1201.0)), &baseline).len(), 1);
         let more = Cost { allocations: 11.0, system_calls: 4.0, ..cost(1.0) };
         assert_eq!(worse(&costs(more), &baseline).len(), 2);
         assert_eq!(worse(&costs(cost(1.0)), &Costs::new()).len(), 1);

@@ -2,59 +2,28 @@
 //!
 //! A write goes to memory in the connection's own task, which is the cheapest way and nearly never
 //! waits. When it does (a stalled device, too much that is not written back yet), the worker waits, and
-//! with it every connection it serves. With one data directory little else could be done then. With
-//! several, those on healthy disks must go on:
-//!
-//! - while a disk is behind, what may touch one is done where waiting is allowed;
-//! - a disk may stall without a sign, so at any time at most half of the workers do it the cheap way.
-
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use tokio::runtime::Handle;
+//! with it every connection it serves; and since a worker that waits may be the one that was to look
+//! at the sockets, with all others parked, perhaps every connection there is. With one data directory
+//! little else could be done then. With several, those on healthy disks must go on, and a disk stalls
+//! without a sign: there, what may touch a disk is done where waiting is allowed, always.
 
 use crate::disk::off_worker;
 
-/// Counts who is where the disk can hold them up.
+/// Decides where to do what may touch a disk.
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// There are several data directories.
-    is_counting: bool,
-    inside: AtomicUsize,
-    /// Most that are inside without precautions.
-    inside_max: OnceLock<usize>,
+    has_several: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(is_counting: bool) -> Guard {
-        Guard { is_counting, inside: AtomicUsize::new(0), inside_max: OnceLock::new() }
+    pub(crate) fn new(has_several: bool) -> Guard {
+        Guard { has_several }
     }
 
     /// Does what may touch a disk. `is_slow`: one is behind.
     pub(crate) fn pass<R>(&self, is_slow: impl FnOnce() -> bool, act: impl FnOnce() -> R) -> R {
-        if !self.is_counting {
-            return if is_slow() { off_worker(act) } else { act() };
-        }
-        let leave = Leave(&self.inside);
-        let before = self.inside.fetch_add(1, Ordering::Relaxed);
-        let is_crowded = *self.inside_max.get_or_init(inside_max) <= before;
-        let result = if is_crowded || is_slow() { off_worker(act) } else { act() };
-        drop(leave);
-        result
-    }
-}
-
-fn inside_max() -> usize {
-    let workers = Handle::try_current().map_or(1, |handle| handle.metrics().num_workers());
-    workers.div_ceil(2)
-}
-
-/// Also when what was done has panicked.
-struct Leave<'g>(&'g AtomicUsize);
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        if self.has_several || is_slow() { off_worker(act) } else { act() }
     }
 }
 

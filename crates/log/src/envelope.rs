@@ -101,32 +101,34 @@ pub(crate) fn drop_cached<D: Disk>(disk: &D, path: &Path) -> Result<(), LogError
 }
 
 /// Reads until `buffer` is full or the file ends; returns how many bytes that were.
+pub(crate) fn read_full(
+    file: &impl DiskFile,
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<usize> {
+    fill(buffer, |rest, filled| file.read_at(rest, position + filled))
+}
+
 /// As [`read_full`], but fails with `WouldBlock` before it waits for the device.
 pub(crate) fn read_resident(
     file: &impl DiskFile,
     buffer: &mut [u8],
     position: u64,
 ) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_resident_at(&mut buffer[filled..], position + filled as u64)? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    Ok(filled)
+    fill(buffer, |rest, filled| file.read_resident_at(rest, position + filled))
 }
 
-pub(crate) fn read_full(
-    file: &impl DiskFile,
+/// Calls `read` with what is left of `buffer` and how much is filled, until nothing is left or
+/// nothing more comes.
+fn fill(
     buffer: &mut [u8],
-    position: u64,
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
 ) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], position + filled as u64)? {
+        match read(&mut buffer[filled..], filled as u64)? {
             0 => break,
-            read => filled += read,
+            bytes => filled += bytes,
         }
     }
     Ok(filled)

@@ -29,6 +29,8 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
     use std::sync::mpsc;
     use std::time::Duration;
@@ -64,5 +66,51 @@ mod tests {
         runtime.spawn(async move { done.send(()).unwrap() });
         finished.recv_timeout(patience).expect("a worker is left");
         drop(exits);
+    }
+
+    /// The worker that is held up is the one that had looked at the sockets, and all others are
+    /// asleep: somebody else must look at them.
+    #[test]
+    fn sockets_are_looked_at_while_a_worker_is_held_up() {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+        let guard = Arc::new(Guard::new(true));
+        let (exit, may_leave) = mpsc::channel::<()>();
+        let (entered, entries) = mpsc::channel();
+        let (served, answers) = mpsc::channel();
+        let (mut held, wakes_held) = connected(&runtime);
+        let (mut other, wakes_other) = connected(&runtime);
+        runtime.spawn(async move {
+            wakes_held.readable().await.unwrap();
+            guard.pass(
+                || false,
+                || {
+                    entered.send(()).unwrap();
+                    let _ = may_leave.recv();
+                },
+            );
+        });
+        runtime.spawn(async move {
+            wakes_other.readable().await.unwrap();
+            served.send(()).unwrap();
+        });
+        // Time for both workers to fall asleep.
+        std::thread::sleep(Duration::from_millis(100));
+        held.write_all(b"x").unwrap();
+        let patience = Duration::from_secs(20);
+        entries.recv_timeout(patience).unwrap();
+        other.write_all(b"x").unwrap();
+        answers.recv_timeout(patience).expect("the other connection is served");
+        drop(exit);
+    }
+
+    /// Both ends of a connection; the second one belongs to the runtime.
+    fn connected(runtime: &tokio::runtime::Runtime) -> (TcpStream, tokio::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let _inside = runtime.enter();
+        (ours, tokio::net::TcpStream::from_std(theirs).unwrap())
     }
 }

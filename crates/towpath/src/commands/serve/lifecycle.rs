@@ -68,16 +68,14 @@ pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<
     ended
 }
 
-/// With several data directories there are workers to spare: those that one disk holds up must not be
-/// all of them.
 fn runtime(directories: usize) -> Outcome<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let (workers, blocking) = match directories {
-        0 | 1 => (cores, BLOCKING_THREADS_MAX),
-        _ => (2 * cores + 2, BLOCKING_THREADS_WITH_SEVERAL_MAX),
+    let blocking = match directories {
+        0 | 1 => BLOCKING_THREADS_MAX,
+        _ => BLOCKING_THREADS_WITH_SEVERAL_MAX,
     };
     let runtime = Builder::new_multi_thread()
-        .worker_threads(workers)
+        .worker_threads(cores)
         .max_blocking_threads(blocking)
         .thread_keep_alive(BLOCKING_IDLE_MAX)
         .thread_name("towpath-worker")

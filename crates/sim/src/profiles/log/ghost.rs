@@ -120,8 +120,12 @@ impl Ghost {
         self.latest.push(Rc::new(batch));
     }
 
-    /// The last batch was refused for good.
+    /// The last batch was refused: the disk had room for a part of it, which was cut off again.
+    ///
+    /// A power loss may undo that cut too, and zeros that a file system puts behind the part may be
+    /// just the bytes that were missing: a batch whose last record has no headers ends in zero.
     pub(super) fn take_back(&mut self) {
+        self.cut.push(self.latest.clone());
         self.latest.pop().expect("only the batch that was just handed over is taken back");
     }
 
@@ -337,6 +341,22 @@ mod tests {
         acknowledged.acknowledge(Offset(5)).unwrap();
         let undone = acknowledged.recovered(&found(0, &old), Ending::PowerLost);
         assert_eq!(invariant(undone), "INV-R1");
+    }
+
+    #[test]
+    fn a_refused_batch_may_come_back_with_the_power_but_is_not_missed() {
+        for comes_back in [false, true] {
+            let mut ghost = ghost();
+            let end = ghost.end().0;
+            ghost.append(batch(end, 1, 9));
+            ghost.take_back();
+            let mut there = ghost.latest.iter().map(|b| (**b).clone()).collect::<Vec<_>>();
+            if comes_back {
+                there.push(batch(end, 1, 9));
+            }
+            ghost.recovered(&found(0, &there), Ending::PowerLost).unwrap();
+            assert_eq!(ghost.was_truncation_undone(), comes_back);
+        }
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) config: Arc<TopicConfig>,
     /// The partition is on the list of the next sync round.
     pub(crate) awaits_sync: bool,
+    /// The partition is on the list of those whose snapshot is due.
+    pub(crate) awaits_snapshot: bool,
     /// The deadline that the driver has noted for the partition.
     pub(crate) scheduled: Option<Time>,
     /// No longer led here: the topic was deleted or the broker stops.
@@ -86,6 +88,7 @@ impl<D: Disk> Cell<D> {
             log,
             config,
             awaits_sync: false,
+            awaits_snapshot: false,
             scheduled: None,
             closed: false,
             compactions: Compactions::default(),

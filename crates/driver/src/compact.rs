@@ -195,7 +195,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 compaction.map(|compaction| Running { cell, compaction })
             }
             Err(error) => {
-                give_up(&cell, &mut slot, &error);
+                self.give_up(&cell, &mut slot, &error);
                 None
             }
         }
@@ -228,8 +228,29 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 false
             }
             Err(error) => {
-                give_up(cell, &mut slot, &error);
+                self.give_up(cell, &mut slot, &error);
                 false
+            }
+        }
+    }
+
+    fn give_up(&self, cell: &Cell<D>, slot: &mut Slot<D>, error: &CompactionError) {
+        if let CompactionError::Damaged { from, .. } = error {
+            self.doubt_cell(cell, *from);
+        }
+        let (topic, partition) = (&cell.topic, cell.id.partition);
+        match error {
+            CompactionError::Superseded => {
+                tracing::debug!(%topic, %partition, "the log has changed: compacted again later");
+            }
+            CompactionError::Damaged { .. } | CompactionError::TooLarge { .. } => {
+                tracing::error!(%topic, %partition, %error,
+                    "this partition is not compacted any more, and grows: nothing is removed around \
+                     damage. Delete the records up to it, or restore the partition, and restart");
+                slot.compactions.stopped = Some(error.to_string());
+            }
+            CompactionError::Log(_) => {
+                tracing::warn!(%topic, %partition, %error, "not compacted now; tried again later");
             }
         }
     }
@@ -272,22 +293,4 @@ fn begin<D: Disk>(
         .collect();
     let limit = limit(leader);
     slot.log.begin_compaction(rules, now, limit, kept)
-}
-
-fn give_up<D: Disk>(cell: &Cell<D>, slot: &mut Slot<D>, error: &CompactionError) {
-    let (topic, partition) = (&cell.topic, cell.id.partition);
-    match error {
-        CompactionError::Superseded => {
-            tracing::debug!(%topic, %partition, "the log has changed: compacted again later");
-        }
-        CompactionError::Damaged { .. } | CompactionError::TooLarge { .. } => {
-            tracing::error!(%topic, %partition, %error,
-                "this partition is not compacted any more, and grows: nothing is removed around \
-                 damage. Delete the records up to it, or restore the partition, and restart");
-            slot.compactions.stopped = Some(error.to_string());
-        }
-        CompactionError::Log(_) => {
-            tracing::warn!(%topic, %partition, %error, "not compacted now; tried again later");
-        }
-    }
 }

@@ -20,6 +20,7 @@ use crate::locate::Found;
 use crate::offline::Offline;
 use crate::retire::GuardBook;
 use crate::room::Room;
+use crate::scrub::ScrubTotals;
 use crate::volume::{MissingVolume, Volume, VolumeIndex, VolumeStatus};
 use crate::world::{Clock, Delivery, Net};
 
@@ -69,6 +70,7 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     /// Held by the one thread that compacts.
     pub(crate) compactor: Mutex<Compactor<D>>,
     pub(crate) compaction_totals: Mutex<CompactionTotals>,
+    pub(crate) scrub_totals: Mutex<ScrubTotals>,
     /// Partitions that should be led here and are not served.
     pub(crate) offline: Mutex<BTreeMap<TopicPartition, Offline>>,
     /// What retention's guard holds, and what groups have lost.
@@ -142,11 +144,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.volumes.iter().map(|volume| volume.status(now)).collect()
     }
 
-    /// Looks whether writes to memory come back. To be called about once a second, by a thread that
-    /// waits for no disk.
-    pub fn watch_writes(&self) {
+    /// Looks whether rounds and writes to memory come forward. To be called about once a second, by a
+    /// thread that waits for no disk.
+    pub fn watch_disks(&self) {
         let now = self.clock.now().time;
-        self.volumes.iter().for_each(|volume| volume.watch_writes(now));
+        self.volumes.iter().for_each(|volume| volume.watch(now));
     }
 
     /// Data directories that are configured, or were known, and could not be opened at the start.

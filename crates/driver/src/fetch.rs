@@ -245,7 +245,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         };
         let slice = read.map_err(|error| match error {
             ReadError::OutOfRange { .. } => FetchRefusal::OutOfRange { position },
-            ReadError::CorruptBatch { .. } => FetchRefusal::Corrupt(error.to_string()),
+            ReadError::CorruptBatch { from, .. } => {
+                self.doubt_cell(&cell, from);
+                FetchRefusal::Corrupt(error.to_string())
+            }
             ReadError::NotResident => FetchRefusal::NotResident,
             other => FetchRefusal::Storage(other.to_string()),
         })?;

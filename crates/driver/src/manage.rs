@@ -11,6 +11,7 @@ use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartitio
 
 use crate::cell::Cell;
 use crate::driver::Driver;
+use crate::recover::producers_at_risk;
 use crate::stall::Deferred;
 use crate::world::{Clock, Net};
 
@@ -167,7 +168,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             if high_watermark < asked && !mutant::is_on(Mutant::DeleteAboveHighWatermark) {
                 return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });
             }
-            match slot.log.begin_start_move(asked)? {
+            match slot.log.begin_start_move(asked, producers_at_risk(&slot, asked))? {
                 Some(moved) => moved,
                 None => return Ok(slot.log.log_start_offset()),
             }

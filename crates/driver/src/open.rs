@@ -168,6 +168,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             deadlines: Mutex::default(),
             offline: Mutex::default(),
             compactor: Mutex::default(),
+            scrub_totals: Mutex::default(),
             compaction_totals: Mutex::default(),
             guard_book: Mutex::default(),
             lag_watch: Mutex::default(),
@@ -418,7 +419,12 @@ impl OpenError {
 /// What a recovery found, for people.
 fn report(recovery: &Recovery, topic: &TopicName) {
     let partition = recovery.partition.partition;
-    if let Some(cut) = &recovery.cut {
+    if let Some(cut) = recovery.cut.as_ref().filter(|cut| cut.is_suspect) {
+        tracing::warn!(%topic, %partition, log_end_offset = %cut.at, bytes = cut.bytes,
+            "bytes at the end of the log were cut that nobody had been promised, and that do not look \
+             like an unfinished write: every sector of them is there, their checksum is wrong. If this \
+             happens again, look at the disk and the memory of this machine");
+    } else if let Some(cut) = &recovery.cut {
         tracing::info!(%topic, %partition, log_end_offset = %cut.at, bytes = cut.bytes,
             "an unfinished write at the end of the log was cut; nobody had been promised it");
     }

@@ -15,6 +15,7 @@ use towpath_model::{
 use towpath_records::{Scratch, records};
 use towpath_replication::{EpochHistory, Leader, LeaderStart, Producers};
 
+use crate::cell::Slot;
 use crate::config::{groups_config, publishers_config};
 
 /// Why a log's state cannot be rebuilt.
@@ -187,6 +188,15 @@ fn producers_and_epochs<D: Disk>(
 
 /// Version of the snapshot payload: producers, then the epoch history.
 const SNAPSHOT_VERSION: u8 = 1;
+
+/// What is known of a partition's producers, if records below `to` are all that a start could learn of
+/// one of them: a repeat of what it sent must still be known for one when they are gone.
+pub(crate) fn producers_at_risk<D: Disk>(slot: &Slot<D>, to: Offset) -> Option<Vec<u8>> {
+    let leader = slot.partition.leader();
+    let producers = leader.producers();
+    let goes = |id| producers.batches(id).last().is_none_or(|last| last.end_offset() <= to);
+    producers.iter().any(|producer| goes(producer.id)).then(|| encode_snapshot(leader))
+}
 
 /// Payload of a partition's snapshot file: `version u8, producers length u32, producers,
 /// entries u32, (epoch i32, start offset i64)*`, big endian.

@@ -20,6 +20,7 @@ use towpath_model::{Now, Offset, PartitionIndex, Timestamp, TopicId, TopicName};
 use crate::cell::{Cell, Slot};
 use crate::config::retention;
 use crate::driver::Driver;
+use crate::recover::producers_at_risk;
 use crate::stall::Deferred;
 use crate::volume::VolumeIndex;
 use crate::world::{Clock, Net};
@@ -146,7 +147,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let Some(start) = verdict.start else { return };
         let begun = {
             let slot = cell.lock();
-            if slot.closed { Ok(None) } else { slot.log.begin_start_move(start) }
+            match slot.closed {
+                true => Ok(None),
+                false => slot.log.begin_start_move(start, producers_at_risk(&slot, start)),
+            }
         };
         let (moved, result) = match begun {
             Ok(None) => return,

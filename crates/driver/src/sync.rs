@@ -164,6 +164,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
                 let durable_offset = slot.log.durable_offset();
                 slot.partition.synced(durable_offset, out);
+                self.want_snapshot(cell, slot);
             }
         });
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use towpath_log::disk::Disk;
 use towpath_model::{Now, Time};
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Slot};
 use crate::driver::Driver;
 use crate::open::place_of;
 use crate::recover::encode_snapshot;
@@ -70,6 +70,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.watch_room(volume);
         self.write_back(volume);
         self.want_flush(volume);
+        self.save_due_snapshots(volume);
         if volume.index == VolumeIndex::FIRST {
             self.watch_lags();
         }
@@ -213,8 +214,29 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             slot.partition.expire_producers(now, idle);
         });
-        if SNAPSHOT_EVERY_BYTES <= cell.lock().log.bytes_since_snapshot() {
-            self.save_snapshot(cell);
+    }
+
+    /// Saves the snapshots of partitions that have got much since the last one, so that a start has
+    /// little to read.
+    fn save_due_snapshots(&self, volume: &Volume<D>) {
+        let due = std::mem::take(&mut *volume.unsnapped.lock().expect("no panic holds the list"));
+        for cell in due {
+            let mut slot = cell.lock();
+            slot.awaits_snapshot = false;
+            let is_over = slot.closed || slot.failed;
+            drop(slot);
+            if !is_over {
+                self.save_snapshot(&cell);
+            }
+        }
+    }
+
+    /// Notes a partition whose snapshot is due.
+    pub(crate) fn want_snapshot(&self, cell: &Arc<Cell<D>>, slot: &mut Slot<D>) {
+        let is_due = SNAPSHOT_EVERY_BYTES <= slot.log.bytes_since_snapshot();
+        if is_due && !std::mem::replace(&mut slot.awaits_snapshot, true) {
+            let unsnapped = &self.volume(cell.volume).unsnapped;
+            unsnapped.lock().expect("no panic holds the list").push(Arc::clone(cell));
         }
     }
 

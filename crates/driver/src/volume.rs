@@ -17,11 +17,13 @@ use towpath_model::{Time, Uuid};
 use crate::cell::Cell;
 use crate::reserve::Reserve;
 use crate::room::Room;
+use crate::scrub::{Doubts, Scrubber};
 use crate::stall::Deferred;
 
-/// A round that takes longer than this means that the disk is stalled: it is said aloud.
-pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(2);
-/// A round that takes longer than this means that writes may block as well.
+/// A disk that has not answered for so long is stalled: it is said aloud, and nothing new is begun
+/// there. Files with much to write take seconds on a disk that is merely busy.
+pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(5);
+/// A disk that has not answered for so long means that writes may block as well.
 const SLOW_AFTER: Duration = Duration::from_millis(100);
 
 /// A data directory, counted in the order in which they were configured. The first one holds the
@@ -47,7 +49,8 @@ pub struct VolumeStatus {
     pub room: Room,
     /// Why nothing is written to it any more, if so.
     pub failure: Option<String>,
-    /// How long a sync round or a write has been under way, if it is longer than a healthy disk takes.
+    /// How long nothing has come back from its disk that waits there, if that is longer than a healthy
+    /// disk takes.
     pub stalled_for: Option<Duration>,
     /// Partitions that are led in it.
     pub partitions: usize,
@@ -72,6 +75,8 @@ pub(crate) struct Volume<D: Disk> {
     pub(crate) unsynced: Mutex<Vec<Arc<Cell<D>>>>,
     /// Relaxed partitions with unsynced records; the upkeep flushes them.
     pub(crate) unflushed: Mutex<Vec<Arc<Cell<D>>>>,
+    /// Partitions whose snapshot the upkeep saves.
+    pub(crate) unsnapped: Mutex<Vec<Arc<Cell<D>>>>,
     /// Logs of deleted topics, to be removed from disk by the upkeep.
     pub(crate) doomed: Mutex<Vec<Arc<Cell<D>>>>,
     /// What other threads could not do without waiting for this disk.
@@ -79,6 +84,9 @@ pub(crate) struct Volume<D: Disk> {
     /// When every partition was last looked after.
     pub(crate) kept_up_at: Mutex<Option<Time>>,
     pub(crate) reserve: Mutex<Reserve>,
+    /// Held by the one thread that scrubs.
+    pub(crate) scrubber: Mutex<Scrubber<D>>,
+    pub(crate) doubts: Mutex<Doubts>,
     /// Partitions that are led here.
     pub(crate) partitions: AtomicUsize,
     /// Those of them that could as well lie in another directory.
@@ -92,6 +100,10 @@ pub(crate) struct Volume<D: Disk> {
     kept_bytes: AtomicU64,
     /// When the round that is under way began, in nanoseconds and one; 0: none is.
     round_began: AtomicU64,
+    /// When it was last seen to move, in the same way.
+    round_moved: AtomicU64,
+    /// What [`DataDirectory::disk_calls`] was at the last look.
+    calls_before: AtomicU64,
     writes: Writes,
 }
 
@@ -103,7 +115,7 @@ struct Writes {
     ended: AtomicU64,
     /// What `ended` was at the last look.
     ended_before: AtomicU64,
-    /// Since when some are under way and none has come back, as `round_began`.
+    /// Since when some are under way and none has come back, as `round_moved`.
     stuck_since: AtomicU64,
 }
 
@@ -115,10 +127,13 @@ impl<D: Disk> Volume<D> {
             directory,
             unsynced: Mutex::default(),
             unflushed: Mutex::default(),
+            unsnapped: Mutex::default(),
             doomed: Mutex::default(),
             deferred: Mutex::default(),
             kept_up_at: Mutex::new(None),
             reserve: Mutex::default(),
+            scrubber: Mutex::default(),
+            doubts: Mutex::default(),
             partitions: AtomicUsize::new(0),
             placed: AtomicUsize::new(0),
             failure_is_told: AtomicBool::new(false),
@@ -127,6 +142,8 @@ impl<D: Disk> Volume<D> {
             total_bytes: AtomicU64::new(0),
             kept_bytes: AtomicU64::new(0),
             round_began: AtomicU64::new(0),
+            round_moved: AtomicU64::new(0),
+            calls_before: AtomicU64::new(0),
             writes: Writes::default(),
         }
     }
@@ -160,11 +177,14 @@ impl<D: Disk> Volume<D> {
     }
 
     pub(crate) fn round_begins(&self, now: Time) {
-        self.round_began.store(now.0.saturating_add(1), Ordering::Relaxed);
+        let now = now.0.saturating_add(1);
+        self.round_began.store(now, Ordering::Relaxed);
+        self.round_moved.store(now, Ordering::Relaxed);
     }
 
     pub(crate) fn round_ends(&self) {
         self.round_began.store(0, Ordering::Relaxed);
+        self.round_moved.store(0, Ordering::Relaxed);
     }
 
     /// Does a write, under the lock of whatever it belongs to.
@@ -175,8 +195,17 @@ impl<D: Disk> Volume<D> {
         result
     }
 
-    /// Looks whether writes come back. To be called about once a second.
-    pub(crate) fn watch_writes(&self, now: Time) {
+    /// Looks whether the round under way moves, and whether writes come back. To be called about once
+    /// a second.
+    pub(crate) fn watch(&self, now: Time) {
+        let calls = self.directory.disk_calls();
+        let moved = self.round_moved.load(Ordering::Relaxed);
+        if self.calls_before.swap(calls, Ordering::Relaxed) != calls && moved != 0 {
+            let now = now.0.saturating_add(1);
+            // Not where that round has ended meanwhile.
+            let _ =
+                self.round_moved.compare_exchange(moved, now, Ordering::Relaxed, Ordering::Relaxed);
+        }
         let Writes { begun, ended, ended_before, stuck_since } = &self.writes;
         // In this order: what has ended had begun.
         let ended = ended.load(Ordering::Relaxed);
@@ -189,11 +218,10 @@ impl<D: Disk> Volume<D> {
         }
     }
 
-    /// How long the disk has kept somebody waiting who waits now.
-    fn waited_for(&self, now: Time) -> Option<Duration> {
+    /// How long ago the longest wait for the disk has begun, of the round and the writes.
+    fn waited_for(&self, now: Time, round: &AtomicU64) -> Option<Duration> {
         let since = |began: &AtomicU64| began.load(Ordering::Relaxed).checked_sub(1);
-        let oldest =
-            since(&self.round_began).into_iter().chain(since(&self.writes.stuck_since)).min()?;
+        let oldest = since(round).into_iter().chain(since(&self.writes.stuck_since)).min()?;
         Some(Duration::from_nanos(now.0.saturating_sub(oldest)))
     }
 
@@ -205,11 +233,12 @@ impl<D: Disk> Volume<D> {
 
     /// Whether whoever writes to it should expect to wait.
     pub(crate) fn is_slow(&self, now: Time) -> bool {
-        self.waited_for(now).is_some_and(|waited| SLOW_AFTER <= waited)
+        self.waited_for(now, &self.round_began).is_some_and(|waited| SLOW_AFTER <= waited)
     }
 
+    /// How long nothing has come back from it, when that is too long.
     pub(crate) fn stalled_for(&self, now: Time) -> Option<Duration> {
-        self.waited_for(now).filter(|waited| STALLED_AFTER <= *waited)
+        self.waited_for(now, &self.round_moved).filter(|waited| STALLED_AFTER <= *waited)
     }
 
     /// Whether the directory has failed and nobody has been told yet; whoever asks tells.

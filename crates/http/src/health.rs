@@ -58,7 +58,9 @@ fn problems(app: &App) -> Vec<String> {
             problems.push(format!("{directory} has failed: {failure}"));
         }
         if let Some(stalled_for) = status.stalled_for {
-            problems.push(format!("{directory} is stalled: a sync has taken {stalled_for:.1?}"));
+            problems.push(format!(
+                "{directory} is stalled: nothing has come back from it for {stalled_for:.1?}"
+            ));
         }
         if status.room == Room::Full {
             let free = status.space.free_bytes >> 20;

@@ -146,7 +146,14 @@ async fn read(
         decode(&*slice.file, slice.position, slice.len, from, limits.max_bytes, high_watermark)
     });
     match decoded.await {
-        Ok(decoded) => decoded.map(Some),
+        Ok(Err(error)) => {
+            // What is read together lies in one segment.
+            if error.code == Code::RecordsDamaged {
+                app.node.driver().doubt(id, from);
+            }
+            Err(error)
+        }
+        Ok(Ok(decoded)) => Ok(Some(decoded)),
         Err(_) => Err(ApiError::new(Code::Stopping, "the broker is stopping")),
     }
 }

@@ -187,21 +187,41 @@ impl<D: Disk> DataDirectory<D> {
         }
         self.sync_names(&round)?;
         let (direct, small) = self.split(&round);
-        sync_directly(&direct)?;
+        self.sync_directly(&direct)?;
         self.write_ahead().tidy()?;
         let logged = log_small(&mut self.write_ahead(), &small);
         match logged {
             // No room for the write-ahead file: the segments have theirs already.
             Err(error) if error.is_disk_full() => {
                 self.write_ahead().give_up_unwritten();
-                sync_directly(&small)?;
+                self.sync_directly(&small)?;
                 log_direct(&mut self.write_ahead(), &small)?;
             }
             logged => logged?,
         }
+        self.disk_has_answered();
         log_direct(&mut self.write_ahead(), &direct)?;
         for dirty in round {
             self.save_checkpoint(dirty)?;
+            self.disk_has_answered();
+        }
+        Ok(())
+    }
+
+    /// How many calls that wait for the disk have come back in rounds so far: while this rises, a
+    /// round that takes long is one that has much to write, and the disk answers.
+    pub fn disk_calls(&self) -> u64 {
+        self.inner.calls.load(Ordering::Relaxed)
+    }
+
+    fn disk_has_answered(&self) {
+        self.inner.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn sync_directly(&self, pieces: &[(&Dirty<D>, &Piece<D>)]) -> Result<(), LogError> {
+        for (_, piece) in pieces.iter().filter(|_| !mutant::is_on(Mutant::ExtentNotSynced)) {
+            piece.sync()?;
+            self.disk_has_answered();
         }
         Ok(())
     }
@@ -216,6 +236,7 @@ impl<D: Disk> DataDirectory<D> {
             if synced.insert(directory) {
                 let failed = LogError::io("sync names in", directory);
                 self.inner.disk.sync_dir(directory).map_err(failed)?;
+                self.disk_has_answered();
             }
         }
         Ok(())
@@ -257,13 +278,6 @@ impl<D: Disk> DataDirectory<D> {
 }
 
 type Pieces<'r, D> = Vec<(&'r Dirty<D>, &'r Piece<D>)>;
-
-fn sync_directly<D: Disk>(pieces: &[(&Dirty<D>, &Piece<D>)]) -> Result<(), LogError> {
-    for (_, piece) in pieces.iter().filter(|_| !mutant::is_on(Mutant::ExtentNotSynced)) {
-        piece.sync()?;
-    }
-    Ok(())
-}
 
 fn log_small<D: Disk>(
     write_ahead: &mut WriteAhead<D>,

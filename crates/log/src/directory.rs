@@ -89,6 +89,8 @@ pub(crate) struct Inner<D: Disk> {
     pub(crate) last_stop: LastStop,
     failure: OnceLock<String>,
     is_thrifty: AtomicBool,
+    /// Calls of rounds that have waited for the disk, and come back.
+    pub(crate) calls: AtomicU64,
     /// Held during a round, and while a log is moved out of its place.
     pub(crate) round: Mutex<()>,
     write_ahead: Mutex<WriteAhead<D>>,
@@ -171,6 +173,7 @@ impl<D: Disk> DataDirectory<D> {
             last_stop,
             failure: OnceLock::new(),
             is_thrifty: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
             round: Mutex::new(()),
             write_ahead: Mutex::new(write_ahead),
             generations: Mutex::new(BTreeMap::new()),

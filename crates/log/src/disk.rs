@@ -105,6 +105,13 @@ pub trait DiskFile: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Where, at or behind `position`, something other than zeros may lie: space that was reserved and
+    /// never written need not be read to know what it holds. A system that cannot tell says
+    /// `position`. `None`: only zeros follow.
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        Ok(Some(position))
+    }
+
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
 

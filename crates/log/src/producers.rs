@@ -42,6 +42,8 @@ fn read<D: Disk>(disk: &D, directory: &Path, at: Offset) -> Result<Option<Vec<u8
 pub struct Snapshots<D: Disk> {
     directory: DataDirectory<D>,
     path: Arc<Path>,
+    /// What of the log was durable.
+    durable: Offset,
 }
 
 impl<D: Disk> Snapshots<D> {
@@ -56,7 +58,9 @@ impl<D: Disk> Snapshots<D> {
         let path = FileKind::Producers.path(&self.path, at);
         envelope::replace_file(self.disk(), &path, &envelope::seal(PRODUCERS, &bytes))?;
         let saved = self.on_disk()?;
-        let obsolete = saved.len().saturating_sub(KEPT);
+        // One of an offset that is not durable is of no use when the records before it are lost.
+        let durable = saved.partition_point(|saved| *saved <= self.durable).max(1) - 1;
+        let obsolete = saved.len().saturating_sub(KEPT).min(durable);
         self.remove(&saved[..obsolete])
     }
 
@@ -110,7 +114,8 @@ impl<D: Disk> Log<D> {
 
     pub(crate) fn snapshots(&self) -> Option<Snapshots<D>> {
         let (directory, path) = (self.directory.clone(), Arc::clone(&self.path));
-        self.has_directory.then_some(Snapshots { directory, path })
+        let durable = self.durable.offset;
+        self.has_directory.then_some(Snapshots { directory, path, durable })
     }
 
     /// Keeps `payload` as the state of all batches below `at`, and drops older snapshots.

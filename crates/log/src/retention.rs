@@ -97,7 +97,7 @@ impl<D: Disk> Log<D> {
     /// # Panics
     /// When `offset` is beyond the log end offset.
     pub fn start_moves_to(&mut self, offset: Offset) -> Result<(), LogError> {
-        let Some(mut moved) = self.begin_start_move(offset)? else { return Ok(()) };
+        let Some(mut moved) = self.begin_start_move(offset, None)? else { return Ok(()) };
         moved.save()?;
         self.finish_start_move(moved).run()
     }

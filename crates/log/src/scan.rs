@@ -19,6 +19,8 @@ pub(crate) const SMALL_BUFFER: usize = 8 << 10;
 
 /// The first read of a walk of headers.
 const FIRST_READ: usize = 512;
+/// Bodies from this size on cost more to read than another call to pass them over.
+const PASSED_OVER: u64 = 16 << 10;
 /// By how much each read may be larger than the one before.
 const READ_GROWTH: usize = 8;
 
@@ -141,7 +143,7 @@ impl Scan {
         let start = self.buffer.len() - held;
         self.buffer.copy_within(start.., 0);
         let left = self.limit.saturating_sub(self.position);
-        if 0 < skipped && skipped < self.buffer_bytes as u64 {
+        if 0 < skipped && skipped < PASSED_OVER.min(self.buffer_bytes as u64) {
             // More would have been of use.
             self.read_bytes = (self.read_bytes * READ_GROWTH).min(self.buffer_bytes);
         }
@@ -159,6 +161,12 @@ impl Scan {
         Ok(0)
     }
 
+    /// Whether the file has to be read to see what lies at the position.
+    fn is_out_of_buffer(&self) -> bool {
+        let skipped = self.position - self.buffer_at;
+        (self.buffer.len() as u64) < skipped.saturating_add(HEADER_LEN as u64)
+    }
+
     /// After [`Found::Invalid`]: moves to the next place where a whole valid batch lies whose base
     /// offset passes `is_plausible`, and returns its header; `None` when there is none.
     pub(crate) fn resynchronise(
@@ -168,6 +176,12 @@ impl Scan {
     ) -> io::Result<Option<BatchHeader>> {
         while self.position + (HEADER_LEN as u64) < self.limit {
             self.position += 1;
+            if self.is_out_of_buffer() {
+                let Some(data) = file.next_data(self.position)? else { return Ok(None) };
+                // A header may begin with zeros that lie in space that was never written.
+                let from = data.saturating_sub(HEADER_LEN as u64);
+                self.position = self.position.max(from);
+            }
             let start = self.fill(file, HEADER_LEN)?;
             let Some(candidate) = self.buffer.get(start..start + HEADER_LEN) else {
                 return Ok(None);

@@ -116,20 +116,34 @@ impl<D: Disk> Log<D> {
     /// last one that lies still.
     #[must_use]
     pub fn next_to_scrub(&self, after: Option<Offset>) -> Option<ScrubJob<D>> {
-        let lies_still = |segment: &&Summary| {
-            segment.is_sealed && 0 < segment.bytes && segment.next_offset <= self.durable.offset
-        };
-        let is_next = |segment: &&Summary| after.is_none_or(|after| after < segment.base_offset);
-        let segment = self.segments.iter().filter(lies_still).find(is_next)?;
+        let is_next = |segment: &Summary| after.is_none_or(|after| after < segment.base_offset);
+        let mut still = self.segments.iter().filter(|segment| self.lies_still(segment));
+        Some(self.scrub_job(still.find(|segment| is_next(segment))?))
+    }
+
+    /// To read the segment that holds `offset`, if it lies still.
+    #[must_use]
+    pub fn scrub_of(&self, offset: Offset) -> Option<ScrubJob<D>> {
+        let holds =
+            |segment: &&Summary| segment.base_offset <= offset && offset < segment.next_offset;
+        let segment = self.segments.iter().find(holds)?;
+        self.lies_still(segment).then(|| self.scrub_job(segment))
+    }
+
+    fn lies_still(&self, segment: &Summary) -> bool {
+        segment.is_sealed && 0 < segment.bytes && segment.next_offset <= self.durable.offset
+    }
+
+    fn scrub_job(&self, segment: &Summary) -> ScrubJob<D> {
         let gaps_below = self.checkpoints().latest.gaps_below;
         let index_interval_bytes = self.config.index_interval_bytes;
-        Some(ScrubJob {
+        ScrubJob {
             disk: self.disk().clone(),
             path: self.path.to_path_buf(),
             generation: self.generation(),
             expected: Expected { summary: *segment, gaps_below, index_interval_bytes },
             open: None,
-        })
+        }
     }
 
     /// Takes over what a scrub has found, unless the segment is another one by now: damage is

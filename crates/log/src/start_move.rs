@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  locked    begin    which offset, and what must be on the disk for it
-//!            save     that, and the checkpoint: from here on no crash takes the start back
+//!            save     that, what producers are known for, and the checkpoint: from here on no crash takes the start back
 //!  locked    finish   the log begins there; segments below it are not known any more
 //!            remove   their files
 //! ```
@@ -37,6 +37,8 @@ pub struct StartMove<D: Disk> {
     epochs: Vec<(LeaderEpoch, Offset)>,
     unsynced: Vec<Piece<D>>,
     names: Vec<PathBuf>,
+    /// What is known of producers as of `durable`, where records that tell of some of them go.
+    producers: Option<(Snapshots<D>, Vec<u8>)>,
     is_saved: bool,
 }
 
@@ -60,6 +62,7 @@ impl<D: Disk> StartMove<D> {
     pub fn save(&mut self) -> Result<(), LogError> {
         self.directory.check()?;
         self.sync().inspect_err(|error| self.directory.fail(error))?;
+        self.save_producers()?;
         if mutant::is_on(Mutant::LogStartNotDurable) {
             self.is_saved = true;
             return Ok(());
@@ -93,6 +96,18 @@ impl<D: Disk> StartMove<D> {
         })?;
         self.is_saved = true;
         Ok(())
+    }
+
+    /// Without room for it the records go all the same: they make room.
+    fn save_producers(&self) -> Result<(), LogError> {
+        let Some((snapshots, payload)) = &self.producers else { return Ok(()) };
+        if self.generation != self.current_generation.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match snapshots.save(self.durable.offset, payload) {
+            Err(error) if error.is_disk_full() => Ok(()),
+            saved => saved,
+        }
     }
 
     fn sync(&self) -> Result<(), LogError> {
@@ -129,20 +144,28 @@ impl<D: Disk> Removal<D> {
 }
 
 impl<D: Disk> Log<D> {
-    /// Begins to move the log start offset up to `offset`. `None`: it is there already.
+    /// Begins to move the log start offset up to `offset`. `None`: it is there already. `producers`
+    /// is what is known of producers as of the log end, where the records that go are all that a
+    /// start could learn of one of them: it is kept, durably, before they go.
     ///
     /// # Errors
     /// When the directory has failed.
     ///
     /// # Panics
     /// When `offset` is beyond the log end offset.
-    pub fn begin_start_move(&self, offset: Offset) -> Result<Option<StartMove<D>>, LogError> {
+    pub fn begin_start_move(
+        &self,
+        offset: Offset,
+        producers: Option<Vec<u8>>,
+    ) -> Result<Option<StartMove<D>>, LogError> {
         assert!(offset <= self.log_end);
         self.directory.check()?;
         if offset <= self.log_start {
             return Ok(None);
         }
-        let is_durable = offset <= self.durable.offset;
+        let producers = self.snapshots().zip(producers);
+        let needed = if producers.is_some() { self.log_end } else { offset };
+        let is_durable = needed <= self.durable.offset;
         let names = self.taken_names.iter().chain(&self.new_names).cloned();
         Ok(Some(StartMove {
             directory: self.directory.clone(),
@@ -154,6 +177,7 @@ impl<D: Disk> Log<D> {
             epochs: self.epochs.clone(),
             unsynced: if is_durable { Vec::new() } else { self.pieces_from(self.durable) },
             names: if is_durable { Vec::new() } else { names.collect() },
+            producers,
             is_saved: false,
         }))
     }

@@ -26,6 +26,8 @@ struct Bells {
     deadline: Bell,
     /// Rung only at the end.
     compaction: Bell,
+    /// One per data directory, rung only at the end.
+    scrub: Vec<Bell>,
     health: Bell,
 }
 
@@ -76,6 +78,7 @@ impl SystemClock {
             upkeep: bells(),
             deadline: Bell::default(),
             compaction: Bell::default(),
+            scrub: bells(),
             health: Bell::default(),
         };
         SystemClock { start: Instant::now(), bells: Arc::new(bells), progress }
@@ -111,10 +114,16 @@ impl SystemClock {
         self.bells.compaction.wait(Some(limit));
     }
 
+    /// Lets a scrub thread rest, unless the node stops.
+    pub(crate) fn rest_from_scrub(&self, volume: VolumeIndex, limit: Duration) {
+        self.bells.scrub[volume.0].wait(Some(limit));
+    }
+
     /// Wakes all threads, so that they see that they should end.
     pub(crate) fn ring_all(&self) {
         self.bells.compaction.ring();
-        self.bells.sync.iter().chain(&self.bells.upkeep).for_each(Bell::ring);
+        let per_volume = self.bells.sync.iter().chain(&self.bells.upkeep).chain(&self.bells.scrub);
+        per_volume.for_each(Bell::ring);
         self.bells.deadline.ring();
         self.bells.health.ring();
     }

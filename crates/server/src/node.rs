@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use towpath_coordinator::{groups, publishers};
 use towpath_driver::{
-    Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Place, Settings,
+    Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Place, ScrubWork, Settings,
     VolumeIndex,
 };
 use towpath_log::{Identity, WriteAheadLimits};
@@ -56,6 +56,8 @@ pub struct NodeSettings {
 /// Between two looks for something to compact, whatever was configured: no busy loop, and a change of
 /// the configuration is seen.
 const COMPACTION_REST_MIN: Duration = Duration::from_millis(100);
+/// How many times as long as it has read a scrub rests.
+const SCRUB_REST: u32 = 9;
 const COMPACTION_REST_MAX: Duration = Duration::from_secs(15);
 /// Reads of one data directory that wait for its device at once.
 const COLD_READS_MAX: usize = 4;
@@ -355,6 +357,8 @@ fn begin_threads(
         all.push(spawn(&format!("towpath-sync-{number}"), move || sync.sync(volume, &times)));
         let upkeep = threads();
         all.push(spawn(&format!("towpath-keep-{number}"), move || upkeep.upkeep(volume)));
+        let scrub = threads();
+        all.push(spawn(&format!("towpath-scrub-{number}"), move || scrub.scrub(volume)));
     }
     let (timer, watch, plain_memory) = (threads(), threads(), Arc::clone(plain_memory));
     all.push(spawn("towpath-timer", move || timer.timer()));
@@ -432,6 +436,23 @@ impl Threads {
         }
     }
 
+    /// Scrub, at the pace that is configured, and never more than a tenth of the time.
+    fn scrub(&self, volume: VolumeIndex) {
+        while !self.is_over() {
+            let began = self.clock.time();
+            let rest = match self.driver.scrub_in(volume) {
+                ScrubWork::Idle { until } => until - self.clock.time(),
+                ScrubWork::Worked { bytes } => {
+                    let worked = self.clock.time() - began;
+                    let rate = self.driver.image().broker_config().scrub_bytes_per_second_max;
+                    let due = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+                    due.saturating_sub(worked).max(worked * SCRUB_REST)
+                }
+            };
+            self.clock.rest_from_scrub(volume, rest);
+        }
+    }
+
     /// Deadlines when they come.
     fn timer(&self) {
         while !self.is_over() {
@@ -449,7 +470,7 @@ impl Threads {
         let mut watch = health::Watch::default();
         while !self.is_over() {
             self.clock.wait_for_health(HEALTH_EVERY);
-            self.driver.watch_writes();
+            self.driver.watch_disks();
             watch.look(&self.driver.volume_statuses());
             plain_memory.release_idle();
         }

@@ -22,7 +22,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
-use towpath_driver::CompactionTotals;
+use towpath_driver::{CompactionTotals, ScrubTotals};
+use towpath_model::Timestamp;
 
 use crate::api_error::{ApiError, Code};
 use crate::app::App;
@@ -180,6 +181,7 @@ fn register_node(app: &App, registry: &mut Registry) {
     let help = "1 when records wait for the disk at this moment";
     gauge(registry, "towpath_sync_pending", help, unsynced);
     register_compaction(&driver.compaction_totals(), registry);
+    register_scrub(&driver.scrubbed_so_far(), registry);
     let damaged: usize = driver.damaged_partitions().iter().map(|found| found.ranges.len()).sum();
     let help = "Ranges of acknowledged records that cannot be read any more";
     gauge(registry, "towpath_damaged_ranges", help, count(damaged));
@@ -238,19 +240,45 @@ fn register_disks(app: &App, registry: &mut Registry) {
         "1 when a data directory has failed: it takes no writes",
         failed,
     );
-    let help = "1 while a data directory's disk does not answer: a sync has taken more than 2 s";
+    let help =
+        "1 while a data directory's disk does not answer: nothing has come back from it for 5 s";
     register("towpath_disk_stalled", help, stalled);
     register("towpath_disk_partitions", "Partitions that are led in a data directory", partitions);
     let missing = count(driver.missing_volumes().len());
     gauge(registry, "towpath_disks_missing", "Data directories that could not be opened", missing);
 }
 
+fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let counter: Counter = Counter::default();
+    counter.inc_by(value);
+    registry.register(name, help, counter);
+}
+
+/// When something last happened, in the unit that Prometheus uses.
+fn last_time(registry: &mut Registry, name: &str, help: &str, at: Option<Timestamp>) {
+    if let Some(at) = at {
+        gauge(registry, name, help, u64::try_from(at.0 / 1000).unwrap_or(0));
+    }
+}
+
+fn register_scrub(totals: &ScrubTotals, registry: &mut Registry) {
+    let mut counter = |name: &str, help: &str, value: u64| counter(registry, name, help, value);
+    let help = "Scrubs of a whole data directory that ended";
+    counter("towpath_scrub_passes", help, totals.passes);
+    counter("towpath_scrub_segments", "Segments that scrubs have read", totals.segments);
+    counter("towpath_scrub_bytes", "Bytes that scrubs have read", totals.bytes);
+    let help = "Ranges of damaged records that scrubs have found";
+    counter("towpath_scrub_damaged_ranges", help, totals.damaged_ranges);
+    let help = "Wrong indexes that scrubs have replaced";
+    counter("towpath_scrub_rebuilt_indexes", help, totals.rebuilt_indexes);
+    let help = "Segments that the disk could not read when they were scrubbed";
+    counter("towpath_scrub_unreadable_segments", help, totals.unreadable_segments);
+    let help = "When a scrub of a whole data directory last ended, in seconds since 1970";
+    last_time(registry, "towpath_scrub_last_pass_time_seconds", help, totals.last_pass);
+}
+
 fn register_compaction(totals: &CompactionTotals, registry: &mut Registry) {
-    let mut counter = |name: &str, help: &str, value: u64| {
-        let counter: Counter = Counter::default();
-        counter.inc_by(value);
-        registry.register(name, help, counter);
-    };
+    let mut counter = |name: &str, help: &str, value: u64| counter(registry, name, help, value);
     counter("towpath_compaction_runs", "Compactions of a partition that ended", totals.runs);
     let help = "Bytes that compaction has read and written";
     counter("towpath_compaction_io_bytes", help, totals.io_bytes);
@@ -264,9 +292,6 @@ fn register_compaction(totals: &CompactionTotals, registry: &mut Registry) {
     registry.register("towpath_compaction_dirty_ratio_max", help, ratio);
     let help = "Partitions that are not compacted any more because of damage";
     gauge(registry, "towpath_compaction_stopped_partitions", help, totals.stopped_partitions);
-    if let Some(at) = totals.last_run {
-        let help = "When a compaction last ended, in seconds since 1970";
-        let at = u64::try_from(at.0 / 1000).unwrap_or(0);
-        gauge(registry, "towpath_compaction_last_run_time_seconds", help, at);
-    }
+    let help = "When a compaction last ended, in seconds since 1970";
+    last_time(registry, "towpath_compaction_last_run_time_seconds", help, totals.last_run);
 }

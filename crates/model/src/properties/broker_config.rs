@@ -64,6 +64,10 @@ pub struct BrokerConfig {
     pub compaction_backoff: Duration,
     /// `log.cleaner.io.max.bytes.per.second`; `None` is without limit.
     pub compaction_bytes_per_second_max: Option<u64>,
+    /// `log.scrub.interval.ms`; `None` is never.
+    pub scrub_interval: Option<Duration>,
+    /// `log.scrub.io.max.bytes.per.second`, at least 1.
+    pub scrub_bytes_per_second_max: u64,
     /// `log.cleaner.dedupe.buffer.size`.
     pub compaction_key_bytes_max: usize,
     /// `producer.id.expiration.ms`.
@@ -158,6 +162,8 @@ impl BrokerConfig {
             retention_check: read.milliseconds("log.retention.check.interval.ms"),
             compaction_backoff: read.milliseconds("log.cleaner.backoff.ms"),
             compaction_bytes_per_second_max: read.rate("log.cleaner.io.max.bytes.per.second"),
+            scrub_interval: read.milliseconds_or_never("log.scrub.interval.ms"),
+            scrub_bytes_per_second_max: read.bytes("log.scrub.io.max.bytes.per.second"),
             compaction_key_bytes_max: read.long_size("log.cleaner.dedupe.buffer.size"),
             producer_idle_max: read.milliseconds("producer.id.expiration.ms"),
             producers_per_partition_max: read.size("producer.ids.per.partition.max"),
@@ -237,6 +243,13 @@ impl<'v, F: Fn(&'static Property) -> Option<&'v str>> Reader<F> {
 
     fn share(&self, bytes: &'static str, percent: &'static str) -> DiskShare {
         DiskShare { bytes: self.bytes(bytes), percent: self.int(percent).unsigned_abs() }
+    }
+
+    /// -1 is never.
+    fn milliseconds_or_never(&self, name: &'static str) -> Option<Duration> {
+        let number: i64 =
+            self.text(name).parse().expect("a checked value or a default is a number");
+        u64::try_from(number).ok().map(Duration::from_millis)
     }
 
     fn milliseconds(&self, name: &'static str) -> Duration {

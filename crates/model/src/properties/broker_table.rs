@@ -2,7 +2,7 @@
 //!
 //! Those without `.restart()` can be altered through the protocol, for one broker or for all, as in
 //! Kafka. Ours, not Kafka's: `disk.*`, `log.durability`, `log.retention.guard`,
-//! `log.retention.guard.max.bytes`, `partitions.max`, `producer.ids.per.partition.max`,
+//! `log.retention.guard.max.bytes`, `log.scrub.*`, `partitions.max`, `producer.ids.per.partition.max`,
 //! `request.partitions.max`, `topic.partitions.max` and `topics.max`.
 
 use super::property::Unit::{Bytes, Count, Hours, Milliseconds, Minutes};
@@ -143,6 +143,9 @@ pub(super) static BROKER: &[Property] = &[
         .without_default()
         .synonyms(&["log.roll.ms", "log.roll.hours"])
         .example("3600000"),
+    Property::long("log.scrub.interval.ms", "604800000", Check::AtLeast(-1), Milliseconds, "How long after the end of a scrub, which reads everything that is not being written and notes damage, the next one begins; -1 for never. What a reader finds damaged is looked at in any case.")
+        .example("86400000"),
+    Property::long("log.scrub.io.max.bytes.per.second", "16777216", Check::AtLeast(1), Bytes, "The most bytes that a scrub reads in a second, in each data directory. It rests nine times as long as it reads in any case."),
     Property::int("log.segment.bytes", "1073741824", Check::AtLeast(1_048_576), Bytes, "segment.bytes for topics without their own."),
     Property::long("log.segment.delete.delay.ms", "60000", Check::AtLeast(0), Milliseconds, "file.delete.delay.ms for topics without their own.")
         .otherwise("Files go at once; a reader that has one open reads it to its end."),

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, statvfs, syncfs};
+use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek, statvfs, syncfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
 use towpath_log::disk::{Disk, DiskFile, Space};
 
@@ -153,6 +153,17 @@ impl DiskFile for LinuxFile {
         // A length of none is "to the end of the file".
         let length = end.and_then(|end| std::num::NonZeroU64::new(end - start));
         Ok(fadvise(&self.0, start, length, Advice::DontNeed)?)
+    }
+
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        // Every access here names its position, so that moving the file's own disturbs nobody.
+        match seek(&self.0, SeekFrom::Data(position)) {
+            Ok(at) => Ok(Some(at)),
+            Err(Errno::NXIO) => Ok(None),
+            // A file system without reserved space.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(position)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn len(&self) -> io::Result<u64> {

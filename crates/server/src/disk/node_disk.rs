@@ -218,6 +218,10 @@ impl DiskFile for NodeFile {
         self.file.drop_cached(from, length)
     }
 
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        self.file.next_data(position)
+    }
+
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

@@ -8,6 +8,9 @@ use super::names::Inode;
 use super::state::State;
 use super::{SimCrash, SimDisk};
 
+/// What a file system reserves and writes whole.
+const BLOCK_BYTES: usize = 4096;
+
 /// A handle by inode: a rename does not disturb it, and after a removal it still reads.
 #[derive(Debug)]
 pub struct SimFile {
@@ -61,6 +64,21 @@ impl DiskFile for SimFile {
 
     fn drop_cached(&self, from: u64, length: u64) -> io::Result<()> {
         self.call(|state| state.drop_cached(self.inode, from, length))
+    }
+
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        self.call(|state| {
+            let bytes = state.content(self.inode)?.cached();
+            let mut at = usize::try_from(position).unwrap_or(usize::MAX);
+            while at < bytes.len() {
+                let block_end = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+                if bytes[at..block_end.min(bytes.len())].iter().any(|byte| *byte != 0) {
+                    return Ok(Some(at as u64));
+                }
+                at = block_end;
+            }
+            Ok(None)
+        })
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -1,16 +1,23 @@
-//! Bits that flip where nobody looks (fault F4): in batches that were durable, between two processes.
+//! Bits that flip where nobody looks (fault F4), between two processes: in batches that were durable, and
+//! in indexes, checkpoints, producer snapshots, write-ahead files and the list of damage.
 //!
 //! What is promised is little and certain: nothing behind the damage is cut, nothing else is called
 //! damaged, and every other batch is read as it was. Where a recovery does not scan, because a
 //! checkpoint vouches for the segment, the flipped batch is served as it lies there, and the reader's
 //! checksum tells; that is counted. Flips hit records, not headers: a header that lies about its offsets,
-//! in a segment that nobody scans, also hides what follows it, and that is for a scrub to find.
+//! in a segment that nobody scans, also hides what follows it, and that is for a scrub to find. A scrub
+//! names every damaged batch of the segments that lie still, and nothing else.
+//!
+//! Of the files beside the segments one is hit at a time: each is there to make up for another, and two
+//! that are gone at once are a loss that only a replica makes good. So a checkpoint is hit once in a run, and
+//! never in a run that hits batches.
 
 use std::path::{Path, PathBuf};
 
 use towpath_log::disk::DiskFile;
 use towpath_log::{
-    DataDirectory, Identity, Log, LogConfig, LogPlace, ReadError, Recovery, WriteAheadLimits,
+    DataDirectory, Identity, Log, LogConfig, LogPlace, ReadError, Recovery, ScrubStep,
+    WriteAheadLimits,
 };
 use towpath_model::{
     BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicName, TopicPartition, Uuid,
@@ -42,8 +49,15 @@ impl Profile for Rot {
     fn must_happen(&self) -> &'static [&'static str] {
         &[
             "disk: bit flipped",
+            "rot: bit flipped in a checkpoint",
+            "rot: bit flipped in a producer snapshot",
+            "rot: bit flipped in a write-ahead file",
+            "rot: bit flipped in an index",
+            "rot: bit flipped in the list of damage",
             "rot: damage found by a recovery",
+            "rot: damage found by a scrub",
             "rot: damaged batch served, its checksum tells",
+            "rot: index rebuilt by a scrub",
             "rot: other batches read",
             "rot: repaired from the write-ahead file",
         ]
@@ -69,7 +83,22 @@ struct World {
     limits: WriteAheadLimits,
     config: LogConfig,
     partitions: Vec<Kept>,
+    /// A checkpoint is hit in this run, and no batch: without the checkpoint nobody knows that a
+    /// damaged batch at the end was durable.
+    hits_checkpoint: bool,
+    has_hit_checkpoint: bool,
 }
+
+/// Files beside the segments, by what their paths contain.
+const OTHER_FILES: [(&str, &str); 6] = [
+    (".index", "rot: bit flipped in an index"),
+    (".timeindex", "rot: bit flipped in an index"),
+    (CHECKPOINT, "rot: bit flipped in a checkpoint"),
+    (".producers", "rot: bit flipped in a producer snapshot"),
+    (".wal", "rot: bit flipped in a write-ahead file"),
+    ("/damage", "rot: bit flipped in the list of damage"),
+];
+const CHECKPOINT: &str = "/checkpoint.";
 
 /// What one partition was given.
 struct Kept {
@@ -107,6 +136,8 @@ impl World {
         });
         World {
             partitions: partitions.collect(),
+            hits_checkpoint: rng.percent(25),
+            has_hit_checkpoint: false,
             disk: SimDisk::new(rng.draw(), trace.clone()),
             clock: SimClock::new(),
             events: Events::new(),
@@ -164,6 +195,9 @@ fn live(world: &mut World) -> Result<(), Violation> {
     for _ in 0..world.rng.between(1, 30) {
         world.part(|world| world.step(&directory, &mut logs))?;
     }
+    if world.rng.percent(40) {
+        world.part(|world| world.scrub(&mut logs))?;
+    }
     if world.rng.percent(30) {
         let closed = directory.close(logs.iter_mut());
         closed.map_err(|error| refused(&error))?;
@@ -175,7 +209,10 @@ fn live(world: &mut World) -> Result<(), Violation> {
     world.disk.kill();
     world.disk.restart();
     world.part(|world| {
-        world.flip();
+        match world.rng.percent(60) && !world.hits_checkpoint {
+            true => world.flip(),
+            false => world.flip_elsewhere(),
+        }
         Ok(())
     })
 }
@@ -187,7 +224,12 @@ impl World {
         logs: &mut [Log<SimDisk>],
     ) -> Result<(), Violation> {
         let at = self.rng.index(logs.len());
-        match self.rng.below(10) {
+        match self.rng.below(11) {
+            9 => {
+                let payload = vec![7; self.rng.between(0, 300) as usize];
+                let end = logs[at].log_end_offset();
+                logs[at].save_producers(end, &payload).map_err(|error| refused(&error))
+            }
             0..6 => self.append(at, &mut logs[at]),
             6..9 => {
                 let round = logs.iter_mut().filter_map(Log::take_dirty).collect();
@@ -225,6 +267,66 @@ impl World {
         log.append(&drawn.bytes, &header, now).map_err(|error| refused(&error))?;
         kept.batches.push((header, drawn.bytes, false));
         Ok(())
+    }
+
+    /// Everything that lies still is read, and what is damaged there is named.
+    fn scrub(&mut self, logs: &mut [Log<SimDisk>]) -> Result<(), Violation> {
+        for (kept, log) in self.partitions.iter().zip(logs) {
+            let mut after = None;
+            while let Some(mut job) = log.next_to_scrub(after) {
+                after = Some(job.segment());
+                let scrubbed = loop {
+                    let bytes = self.rng.between(1, 4_000);
+                    match job.step(bytes).map_err(|error| refused(&error))?.0 {
+                        ScrubStep::More => {}
+                        ScrubStep::Done(scrubbed) => break Some(scrubbed),
+                        ScrubStep::Gone => break None,
+                    }
+                };
+                let Some(scrubbed) = scrubbed else { continue };
+                let report = log.scrubbed(scrubbed).map_err(|error| refused(&error))?;
+                self.events.add("rot: damage found by a scrub", report.new_damage.len() as u64);
+                let rebuilt = u64::from(report.has_rebuilt_index);
+                self.events.add("rot: index rebuilt by a scrub", rebuilt);
+            }
+            let named = log.damaged();
+            for (header, _, is_damaged) in &kept.batches {
+                let base = header.base_offset();
+                let is_named = named.iter().any(|range| range.offsets.contains(&base));
+                let was_read = log.scrub_of(base).is_some();
+                ensure!(*is_damaged || !is_named, "INV-D1", "a scrub blames the batch at {base}");
+                ensure!(
+                    is_named || !*is_damaged || !was_read,
+                    "INV-D1",
+                    "a scrub passes over the damaged batch at {base}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// One bit of a file that is no segment.
+    fn flip_elsewhere(&mut self) {
+        let may_hit_checkpoint = self.hits_checkpoint && !self.has_hit_checkpoint;
+        let rng = &mut self.rng;
+        let (kind, event) = OTHER_FILES[rng.index(OTHER_FILES.len())];
+        if kind == CHECKPOINT && !may_hit_checkpoint {
+            return;
+        }
+        let files = self.disk.files().into_iter();
+        let files: Vec<_> =
+            files.filter(|(path, bytes)| path.contains(kind) && !bytes.is_empty()).collect();
+        if files.is_empty() {
+            return;
+        }
+        let (path, bytes) = &files[rng.index(files.len())];
+        let position = rng.index(bytes.len());
+        let bit = rng.below(8) as u8;
+        if self.disk.flip_bit(Path::new(path), position as u64, bit).is_ok() {
+            self.has_hit_checkpoint |= kind == CHECKPOINT;
+            self.events.note(event);
+            self.trace.event("flip elsewhere", &[position as u64, u64::from(bit)]);
+        }
     }
 
     /// One bit of one durable batch.

@@ -8,6 +8,7 @@ mod kill;
 mod lag;
 mod life;
 mod limits;
+mod scrub;
 mod strangers;
 mod support;
 mod verify;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use towpath_driver::{
-    Clock, CompactionWork, Driver, OpenError, Place, Round, Settings, VolumeIndex,
+    Clock, CompactionWork, Driver, OpenError, Place, Round, ScrubTotals, ScrubWork, Settings,
+    VolumeIndex,
 };
 use towpath_log::{Identity, WriteAheadLimits};
 use towpath_metadata::{Address, Overrides};
@@ -301,6 +302,17 @@ impl Machine {
             }
         }
         driver.compaction_totals().runs - before
+    }
+
+    /// A few turns of the scrub thread.
+    pub(in crate::profiles) fn scrub(&mut self, turns: u64) -> ScrubTotals {
+        let driver = &self.process().driver;
+        for _ in 0..turns {
+            if let ScrubWork::Idle { .. } = driver.scrub_in(VolumeIndex::FIRST) {
+                break;
+            }
+        }
+        driver.scrubbed_so_far()
     }
 
     /// The sync thread comes one step further: it takes a round, lets the disk make it durable, or

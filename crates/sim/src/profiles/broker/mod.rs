@@ -60,6 +60,8 @@ impl Profile for Broker {
             "broker: duplicate recognised after a restart",
             "broker: promises found on a copy without power",
             "broker: relaxed batch lost in a power cut",
+            "broker: scrub passed over everything",
+            "broker: segment scrubbed",
             "broker: write accepted after a refusal",
             "broker: write refused by the watermark",
             "broker: write refused for a full disk",

@@ -18,7 +18,7 @@ use crate::profile::{Violation, ensure};
 use crate::workload;
 
 /// As many as an idempotent producer may have in flight.
-const WINDOW_MAX: usize = 5;
+const WINDOW_MAX: u64 = 5;
 
 /// A producer.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub(super) struct Producer {
     acks: Acks,
     /// Batches without an answer, in order. Those that are in flight come first.
     window: VecDeque<Pending>,
+    /// How many batches it has drawn.
+    drawn: u64,
     /// A batch of an earlier epoch, still on its way.
     zombie: Option<Vec<u8>>,
     /// The connection it sends over.
@@ -39,6 +41,8 @@ pub(super) struct Producer {
 /// A batch without an answer.
 #[derive(Debug, Clone)]
 struct Pending {
+    /// Which of the producer's batches it is.
+    number: u64,
     bytes: Vec<u8>,
     header: BatchHeader,
     /// In flight.
@@ -57,9 +61,17 @@ impl Producer {
             target: None,
             acks,
             window: VecDeque::new(),
+            drawn: 0,
             zombie: None,
             connection: 0,
         }
+    }
+
+    /// A client keeps so many batches in flight, counted from the oldest one without an answer:
+    /// those behind it may have been answered before it.
+    fn is_window_full(&self) -> bool {
+        let oldest = self.window.front().map_or(self.drawn, |pending| pending.number);
+        WINDOW_MAX <= self.drawn - oldest
     }
 
     /// Whether it waits for what was sent like this over its connection.
@@ -134,7 +146,7 @@ impl World {
         let unsent = producer.window.iter().position(|pending| pending.token.is_none());
         match unsent {
             Some(index) => self.send(at, index),
-            None if self.is_draining || WINDOW_MAX <= producer.window.len() => Ok(()),
+            None if self.is_draining || producer.is_window_full() => Ok(()),
             None => {
                 self.draw_batch(at)?;
                 self.send(at, self.producers[at].window.len() - 1)
@@ -194,7 +206,10 @@ impl World {
         let drawn = workload::draw_batch(&mut self.rng, stream, self.swarm.shape, wall);
         let header = validate(&drawn.bytes)?.header;
         let (bytes, token, sent_to) = (drawn.bytes, None, None);
-        producer.window.push_back(Pending { bytes, header, token, sent_to, is_refused: false });
+        let number = producer.drawn;
+        producer.drawn += 1;
+        let is_refused = false;
+        producer.window.push_back(Pending { number, bytes, header, token, sent_to, is_refused });
         Ok(())
     }
 

@@ -24,6 +24,7 @@ pub(super) enum Op {
     Tick,
     Upkeep,
     Compact,
+    Scrub,
     LetTimePass,
     JumpClock,
     FillDisk,
@@ -50,6 +51,7 @@ impl Op {
             Op::Tick => "op tick",
             Op::Upkeep => "op upkeep",
             Op::Compact => "op compact",
+            Op::Scrub => "op scrub",
             Op::LetTimePass => "op let time pass",
             Op::JumpClock => "op jump clock",
             Op::FillDisk => "op fill disk",
@@ -108,13 +110,14 @@ impl Swarm {
 
 /// Clients and the broker's threads always run; each of the others is off in every other seed.
 fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
-    const SOMETIMES: [(u64, Op); 13] = [
+    const SOMETIMES: [(u64, Op); 14] = [
         (1, Op::Pause),
         (1, Op::Rewind),
         (3, Op::DeleteRecords),
         (1, Op::BumpEpoch),
         (4, Op::Upkeep),
         (8, Op::Compact),
+        (4, Op::Scrub),
         (5, Op::LetTimePass),
         (1, Op::JumpClock),
         (1, Op::FillDisk),

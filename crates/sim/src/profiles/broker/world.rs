@@ -169,6 +169,7 @@ impl World {
                 let ended = self.machine.compact(turns);
                 self.events.add("compaction: ended", ended);
             }
+            Op::Scrub => self.scrub()?,
             Op::LetTimePass => {
                 let pause = draw_pause(&mut self.rng);
                 self.machine.advance(pause);
@@ -248,6 +249,18 @@ impl World {
 
     /// The process is stopped (SIGSTOP, a hypervisor that takes its time) while clients wait, lose
     /// patience and connect anew; then it goes on as if nothing had been.
+    /// Nothing damages this disk: whatever a scrub finds fault with was written wrong.
+    fn scrub(&mut self) -> Result<(), Violation> {
+        let before = self.machine.driver().scrubbed_so_far();
+        let turns = self.rng.between(1, 30);
+        let after = self.machine.scrub(turns);
+        ensure!(after.damaged_ranges == 0, "INV-D1", "a scrub finds damage: {after:?}");
+        ensure!(after.rebuilt_indexes == 0, "INV-D1", "a scrub finds a wrong index: {after:?}");
+        self.events.add("broker: segment scrubbed", after.segments - before.segments);
+        self.events.add("broker: scrub passed over everything", after.passes - before.passes);
+        Ok(())
+    }
+
     fn pause(&mut self) {
         self.events.note("life: paused");
         let pause = self.rng.between(1, 60);

@@ -44,8 +44,12 @@ impl World {
         Ok(())
     }
 
-    /// Goes on with a change that nobody is at work on.
+    /// Goes on with a change that nobody is at work on. A directory that has failed makes no more of
+    /// them, and the change that it failed on may be on the disk: the next start tells.
     pub(super) fn nudge_topic(&mut self) -> Result<(), Violation> {
+        if self.machine.driver().is_failed() {
+            return Ok(());
+        }
         let is_asked = self.waits.values().any(|waiting| matches!(waiting, Waiting::Topic));
         if self.fate == Fate::There || is_asked { Ok(()) } else { self.settle_topic() }
     }

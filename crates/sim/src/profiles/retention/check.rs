@@ -91,6 +91,22 @@ impl World {
         Ok(())
     }
 
+    /// Finds out whether an order that a crash ended has been carried out.
+    pub(super) fn settle_order(&mut self) -> Result<(), Violation> {
+        let Some((id, asked)) = self.order else { return Ok(()) };
+        let Ok(lines) = self.machine.driver().position(id, None) else { return Ok(()) };
+        self.order = None;
+        let before = self.starts.get(&id).copied().unwrap_or_default();
+        let start = lines.log_start_offset;
+        ensure!(
+            start == before || start == asked,
+            "INV-T7",
+            "{id}: the log start is {start}, it was {before}, and {asked} was asked for"
+        );
+        self.starts.insert(id, start);
+        Ok(())
+    }
+
     fn judge_step(
         &mut self,
         id: TopicPartition,
@@ -197,11 +213,11 @@ impl World {
         let span = (lines.high_watermark - lines.log_start_offset).unsigned_abs();
         let asked = lines.log_start_offset + self.rng.below(span + 1) as i64;
         let result = driver.delete_records(id, Some(asked));
-        // An order that a crash ends may have been carried out.
-        self.starts.insert(id, asked);
         if self.machine.has_stopped() || result.is_err() {
+            self.order = Some((id, asked));
             return Ok(());
         }
+        self.starts.insert(id, asked);
         let nobody = BTreeMap::new();
         for (group, committed) in before.readers.get(&id).unwrap_or(&nobody) {
             let from = lines.log_start_offset.max(*committed);

@@ -72,6 +72,7 @@ fn start(world: &mut World) -> Result<bool, Violation> {
     if world.machine.has_stopped() {
         return Ok(false);
     }
+    world.settle_order()?;
     world.judge()?;
     if world.topic.is_zero() {
         return Ok(true);

@@ -47,6 +47,8 @@ pub(super) struct World {
     pub(super) waits: BTreeMap<Token, Asked>,
     /// Where each log started when it was last looked at.
     pub(super) starts: BTreeMap<TopicPartition, Offset>,
+    /// An order to delete records before an offset that was not confirmed.
+    pub(super) order: Option<(TopicPartition, Offset)>,
     /// An upkeep that was begun and is not judged yet.
     pub(super) before: Option<Before>,
     /// Something was held after the last upkeep.
@@ -79,6 +81,7 @@ impl World {
             partitions: rng.between(1, 3) as i32,
             waits: BTreeMap::new(),
             starts: BTreeMap::new(),
+            order: None,
             before: None,
             held: false,
             is_pressed: false,

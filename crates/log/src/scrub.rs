@@ -30,6 +30,7 @@ pub struct ScrubJob<D: Disk> {
     generation: u64,
     expected: Expected,
     open: Option<(Arc<D::File>, Examine)>,
+    should_fit: bool,
 }
 
 /// Where a [`ScrubJob`] stands.
@@ -47,6 +48,8 @@ pub struct Scrubbed {
     generation: u64,
     before: Summary,
     examined: Examined,
+    /// There was an index of this segment to be wrong.
+    should_fit: bool,
 }
 
 /// What a scrub has changed.
@@ -54,7 +57,9 @@ pub struct Scrubbed {
 pub struct ScrubReport {
     /// Damage that was not known.
     pub new_damage: Vec<DamagedRange>,
-    /// The segment's indexes were wrong and were written anew.
+    /// The segment's indexes were wrong and were written anew. Where there were none, or
+    /// those of a part of it, because a compaction that was to replace the segment was given up or the
+    /// disk was full, they are written without a word.
     pub has_rebuilt_index: bool,
 }
 
@@ -86,9 +91,16 @@ impl<D: Disk> ScrubJob<D> {
                 return Ok((ScrubStep::Gone, 0));
             }
             let file = self.disk.open(&path).map_err(LogError::io("open", &path))?;
+            let exists = |kind: FileKind| {
+                let path = kind.path(&self.path, base);
+                self.disk.exists(&path).map_err(LogError::io("look for", &path))
+            };
+            let has_index = exists(FileKind::Index)? && exists(FileKind::TimeIndex)?;
             let interval = self.expected.index_interval_bytes;
             let summary = &self.expected.summary;
             let stored = index::load_summary(&self.disk, &self.path, base)?;
+            let is_of_less = stored.is_some_and(|stored| stored.next_offset < summary.next_offset);
+            self.should_fit = has_index && !is_of_less;
             let is_about_it = stored.is_some_and(|stored| {
                 (stored.max_timestamp, stored.max_timestamp_batch, stored.first_timestamp)
                     == (summary.max_timestamp, summary.max_timestamp_batch, summary.first_timestamp)
@@ -107,7 +119,9 @@ impl<D: Disk> ScrubJob<D> {
         let (_, examine) = self.open.take().expect("it is open");
         let (generation, before) = (self.generation, self.expected.summary);
         let examined = examine.finish();
-        Ok((ScrubStep::Done(Box::new(Scrubbed { generation, before, examined })), read))
+        let should_fit = self.should_fit;
+        let scrubbed = Scrubbed { generation, before, examined, should_fit };
+        Ok((ScrubStep::Done(Box::new(scrubbed)), read))
     }
 }
 
@@ -143,6 +157,7 @@ impl<D: Disk> Log<D> {
             generation: self.generation(),
             expected: Expected { summary: *segment, gaps_below, index_interval_bytes },
             open: None,
+            should_fit: false,
         }
     }
 
@@ -152,7 +167,7 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// When that cannot be written.
     pub fn scrubbed(&mut self, scrubbed: Box<Scrubbed>) -> Result<ScrubReport, LogError> {
-        let Scrubbed { generation, before, examined } = *scrubbed;
+        let Scrubbed { generation, before, examined, should_fit } = *scrubbed;
         let base = before.base_offset;
         let at = self.segments.iter().position(|segment| *segment == before);
         let Some(at) = at.filter(|_| generation == self.generation()) else {
@@ -173,7 +188,7 @@ impl<D: Disk> Log<D> {
             files.save(self.disk())?;
             self.segments[at] = examined.summary;
             self.open.forget(base);
-            report.has_rebuilt_index = true;
+            report.has_rebuilt_index = should_fit;
         }
         Ok(report)
     }

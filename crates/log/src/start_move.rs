@@ -106,7 +106,7 @@ impl<D: Disk> StartMove<D> {
         }
         match snapshots.save(self.durable.offset, payload) {
             Err(error) if error.is_disk_full() => Ok(()),
-            saved => saved,
+            saved => saved.inspect_err(|error| self.directory.fail(error)),
         }
     }
 

@@ -136,7 +136,7 @@ impl World {
                 ensure!(is_lossy, "INV-R4", "{position} was read, now the log is {lines:?}");
                 self.consumers[at].position = lines.high_watermark;
             }
-            FetchRefusal::Storage(_) if self.may_be_unreadable(target.topic) => {}
+            FetchRefusal::Storage(_) if self.may_be_unreadable(target) => {}
             _ => {
                 return Err(Violation::new("INV-R1", format!("{target} at {position}: {refusal}")));
             }

@@ -1,7 +1,7 @@
 //! Looks at everything a broker serves, and compares it with what was promised.
 
 use towpath_driver::ReadLimits;
-use towpath_model::{PartitionIndex, TopicId, TopicPartition};
+use towpath_model::{PartitionIndex, TopicPartition};
 use towpath_records::split_batches;
 
 use super::machine::{Ending, SimDriver};
@@ -84,10 +84,11 @@ impl World {
         files.iter().any(|(path, _)| deleted.iter().any(|id| path.contains(&id.to_string())))
     }
 
-    /// Whether records of a topic that were acknowledged may not be read: a directory that has failed
-    /// serves nothing that may not be on the disk.
-    pub(super) fn may_be_unreadable(&self, topic: TopicId) -> bool {
-        self.machine.driver().is_failed() && !self.catalog.is_surely_synced(topic)
+    /// Whether records of a partition that were acknowledged may not be read: a directory that has
+    /// failed serves nothing that may not be on the disk.
+    pub(super) fn may_be_unreadable(&self, id: TopicPartition) -> bool {
+        let is_lossy = self.partitions.get(&id).is_some_and(|model| model.is_lossy);
+        self.machine.driver().is_failed() && is_lossy
     }
 
     /// Reads everything that this process serves.
@@ -98,7 +99,7 @@ impl World {
             if is_internal(&name) || driver.position(id, None).is_err() {
                 continue;
             }
-            if self.may_be_unreadable(id.topic) {
+            if self.may_be_unreadable(id) {
                 continue;
             }
             let found = read_all(&driver, id, false)?;

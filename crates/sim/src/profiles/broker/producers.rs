@@ -54,7 +54,7 @@ struct Pending {
 }
 
 impl Producer {
-    pub(super) fn new(acks: Acks) -> Producer {
+    pub(super) fn new(acks: Acks, connection: u64) -> Producer {
         Producer {
             stream: None,
             is_asking_for_id: false,
@@ -63,7 +63,7 @@ impl Producer {
             window: VecDeque::new(),
             drawn: 0,
             zombie: None,
-            connection: 0,
+            connection,
         }
     }
 
@@ -194,7 +194,8 @@ impl World {
                 "INV-P4",
                 "producer id {id} was given out twice"
             );
-            self.producers[at].stream = Some(workload::Producer::new(id.0));
+            // Who has asked twice, over two connections, keeps the id that came first.
+            self.producers[at].stream.get_or_insert_with(|| workload::Producer::new(id.0));
         }
         Ok(())
     }
@@ -323,14 +324,18 @@ impl World {
         match failure {
             ProduceFailure::Storage(reason) => {
                 ensure!(self.is_full || is_failed, "INV-F1", "a healthy disk refuses: {reason}");
-                if self.is_full && !is_failed {
+                // It may be there from an earlier attempt whose answer was lost; that cannot be
+                // refused any more, and the broker says so by recognising it. And what a full disk
+                // had room for was cut off again, which a power loss may undo.
+                let answer = if self.is_full && !is_failed {
                     self.events.note("broker: write refused for a full disk");
                     self.producers[at].window[index].is_refused = true;
-                }
-                // It may be there from an earlier attempt whose answer was lost; that cannot be
-                // refused any more, and the broker says so by recognising it.
+                    Answer::Maybe
+                } else {
+                    Answer::Refused
+                };
                 let model = self.partitions.entry(target).or_default();
-                model.history.answered(header, Answer::Refused)
+                model.history.answered(header, answer)
             }
             ProduceFailure::Offline(reason) => Err(Violation::new("INV-F1", reason.clone())),
             ProduceFailure::NoRoom(_) => {

@@ -109,6 +109,11 @@ fn remove_leftovers(data: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The options of Kafka's own start script, and a heap that stays the same.
+pub(crate) const JVM_OPTIONS: &str = "-Xms1g -Xmx1g -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 \
+    -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent -XX:MaxInlineLevel=15 \
+    -Djava.awt.headless=true";
+
 /// A command that ends with this process, also when nobody is left to end it.
 fn tied(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
@@ -290,9 +295,7 @@ impl Broker {
         let class_path = self.class_path.as_deref().context("Kafka's class path is unknown")?;
         let mut command = tied(Path::new("java"));
         command
-            .args(["-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"])
-            .args(["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"])
-            .args(["-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"])
+            .args(JVM_OPTIONS.split(' '))
             .arg(format!(
                 "-Dlog4j2.configurationFile={}",
                 self.home.path().join("log4j2.properties").display()

@@ -155,9 +155,44 @@ pub(crate) fn describe(data: &Path, commit: &str) -> Vec<(&'static str, String)>
         ),
         ("Java", said("java", &["--version"]).unwrap_or_else(unknown)),
         ("load at the end", format!("{:.2}", load_average())),
-        (
-            "command",
-            std::env::args().skip(1).filter(|a| a.len() < 200).collect::<Vec<_>>().join(" "),
-        ),
+        ("Towpath", "towpath serve --kafka 127.0.0.1:PORT --http 127.0.0.1:PORT --data DIR".into()),
+        ("Kafka", format!("java {} kafka.Kafka server.properties", crate::broker::JVM_OPTIONS)),
+        ("command", shown_command(std::env::args().skip(1))),
     ]
+}
+
+/// What somebody typed, without what the command adds for this machine.
+fn shown_command(args: impl Iterator<Item = String>) -> String {
+    let mut shown = vec!["cargo xtask bench".to_owned()];
+    let (mut rest, mut saves) = (Vec::new(), false);
+    let mut args = args.peekable();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--towpath" | "--commit" | "--keep" | "--data" => drop(args.next()),
+            "--kafka" => {
+                drop(args.next());
+                shown.push("kafka".to_owned());
+            }
+            "--save" => {
+                drop(args.next());
+                saves = true;
+            }
+            _ => rest.push(arg),
+        }
+    }
+    shown.extend(rest);
+    shown.extend(saves.then(|| "--save".to_owned()));
+    shown.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_shows_what_somebody_typed() {
+        let args = ["--towpath", "/x/towpath", "--data", "/x", "--kafka", "/a.jar", "--save", "/r"];
+        let args = args.iter().chain(&["--all", "P1"]).map(|arg| (*arg).to_owned());
+        assert_eq!(shown_command(args), "cargo xtask bench kafka --all P1 --save");
+    }
 }

@@ -11,6 +11,7 @@ use crate::reader::{Reading, read};
 use crate::row::{Plan, Row};
 
 mod bulk;
+mod connections;
 mod end_to_end;
 mod fan_out;
 mod group;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(end_to_end::rows());
     rows.extend(group::rows());
     rows.extend(life::rows());
+    rows.extend(connections::rows());
     rows.extend(bulk::rows());
     rows
 }

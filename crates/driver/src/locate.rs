@@ -90,6 +90,7 @@ pub(crate) fn open_others<D: Disk>(
                 path,
                 cluster_id: found.cluster_id,
                 node: found.node_id,
+                me: identity,
             });
         }
         let index = VolumeIndex(1 + others.volumes.len());

@@ -40,9 +40,20 @@ pub enum OpenError {
     /// The data directory as a whole.
     #[error(transparent)]
     Directory(#[from] towpath_log::OpenError),
+    /// The first data directory belongs to another broker of the cluster.
+    #[error("data directory {} belongs to broker {node}, and this is broker {me}: start it with \
+        --node-id {node} (node.id), or name another data directory", path.display())]
+    OtherBroker {
+        /// Which directory.
+        path: PathBuf,
+        /// Whose it is.
+        node: BrokerId,
+        /// Who wanted to use it.
+        me: BrokerId,
+    },
     /// One of several data directories belongs to somebody else.
-    #[error("data directory {} belongs to broker {node} of cluster {cluster_id}, not to this one",
-        path.display())]
+    #[error("data directory {} belongs to broker {node} of cluster {cluster_id}, not to this one \
+        (broker {} of cluster {})", path.display(), me.node_id, me.cluster_id)]
     Foreign {
         /// Which directory.
         path: PathBuf,
@@ -50,6 +61,8 @@ pub enum OpenError {
         cluster_id: String,
         /// Whose broker it is of.
         node: BrokerId,
+        /// Whom the first directory belongs to.
+        me: Identity,
     },
     /// The metadata log.
     #[error("the metadata log cannot be used: {0}")]
@@ -119,6 +132,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Arc<Self>, OpenError> {
         let mut places = places.into_iter();
         let Place { disk, path } = places.next().expect("there is a first data directory");
+        refuse_another_brokers(&disk, &path, settings.broker_id)?;
         let (directory, report) =
             DataDirectory::open_with(disk, &path, &mut new_identity, boot_id, limits)?;
         match report.last_stop {
@@ -181,6 +195,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         driver.open_all(&image)?;
         driver.sort_out_strangers(&image, &removed)?;
         Ok(driver)
+    }
+}
+
+/// Before anything in it is touched. What cannot be read is for the opening to tell.
+fn refuse_another_brokers<D: Disk>(disk: &D, path: &Path, me: BrokerId) -> Result<(), OpenError> {
+    match DataDirectory::identity_at(disk, path) {
+        Ok(Some(found)) if found.node_id != me => {
+            Err(OpenError::OtherBroker { path: path.to_owned(), node: found.node_id, me })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -303,7 +303,14 @@ fn check_broker(
     let trimmed = |given: &Given<String>| given.value.trim().to_owned();
     statics.extend(written.iter().map(|(name, given)| (name.clone(), trimmed(given))));
     match BrokerConfig::from_overrides(&statics) {
-        Ok(broker) => Some((statics, broker)),
+        Ok(broker) => {
+            // Two names for one thing: whoever asks for either gets the same number, as in Kafka.
+            if statics.contains_key("node.id") || statics.contains_key("broker.id") {
+                let id = broker.node_id.0.to_string();
+                statics.extend(["node.id", "broker.id"].map(|name| (name.to_owned(), id.clone())));
+            }
+            Some((statics, broker))
+        }
         Err(invalid) => {
             // Each value is possible; together they are not.
             let origin = written.get(&invalid.property).map(|given| given.origin.clone());

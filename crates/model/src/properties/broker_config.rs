@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use super::property::{InvalidValue, Property};
 use super::{broker, brokers};
+use crate::BrokerId;
 
 /// The limits in force on one broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerConfig {
+    /// `node.id`, or where only that is given, `broker.id`; at least 0.
+    pub node_id: BrokerId,
     /// `auto.create.topics.enable`.
     pub auto_create_topics: bool,
     /// `delete.topic.enable`.
@@ -125,6 +128,18 @@ impl BrokerConfig {
                 allowed: "Value must be no more than group.max.session.timeout.ms".to_owned(),
             });
         }
+        let ids = ["node.id", "broker.id"].map(|name| id_given(overrides.get(name)));
+        if let [Some(node), Some(older)] = ids
+            && node != older
+        {
+            return Err(InvalidValue {
+                property: "node.id".to_owned(),
+                value: node.to_string(),
+                allowed: format!(
+                    "You must set `node.id` to the same value as `broker.id` ({older})"
+                ),
+            });
+        }
         Ok(config)
     }
 
@@ -132,7 +147,12 @@ impl BrokerConfig {
     /// registered default where that names none or one that this version does not take.
     pub fn resolve<'v>(value_of: impl Fn(&'static Property) -> Option<&'v str>) -> BrokerConfig {
         let read = Reader { value_of };
+        let older = || id_given(read.given("broker.id")).map(BrokerId);
         BrokerConfig {
+            node_id: id_given(read.given("node.id"))
+                .map(BrokerId)
+                .or_else(older)
+                .unwrap_or_else(|| BrokerId(read.int("node.id"))),
             auto_create_topics: read.boolean("auto.create.topics.enable"),
             delete_topics: read.boolean("delete.topic.enable"),
             num_partitions: read.int("num.partitions"),
@@ -190,6 +210,11 @@ impl Default for BrokerConfig {
     fn default() -> BrokerConfig {
         BrokerConfig::resolve(|_| None)
     }
+}
+
+/// A broker's number; -1 is none.
+fn id_given(value: Option<impl AsRef<str>>) -> Option<i32> {
+    value?.as_ref().trim().parse().ok().filter(|id| 0 <= *id)
 }
 
 struct Reader<F> {

@@ -44,6 +44,10 @@ pub(crate) struct ServerArgs {
     /// [environment: TOWPATH_ADVERTISE_KAFKA]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise_kafka: Option<String>,
+    /// The number of this broker in its cluster, the property node.id [default: 1]; a data directory
+    /// belongs to one broker [environment: TOWPATH_BROKER__NODE_ID]
+    #[arg(long, value_name = "N")]
+    pub(crate) node_id: Option<String>,
     /// Set a broker property, such as num.partitions=3 (repeatable)
     /// [environment: TOWPATH_BROKER__NUM_PARTITIONS]
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -129,6 +133,9 @@ fn flags(args: &ServerArgs) -> Outcome<Written> {
         };
         let given = Given { value: value.to_owned(), origin: Origin::Flag("--set") };
         written.broker.insert(name.trim().to_owned(), given);
+    }
+    if let Some(given) = given("--node-id", &args.node_id) {
+        written.broker.insert("node.id".to_owned(), given);
     }
     Ok(written)
 }

@@ -71,6 +71,32 @@ fn defaults_are_those_of_the_command() {
 }
 
 #[test]
+fn a_broker_has_one_number_under_two_names() {
+    let settings = |broker: &str| {
+        let text = format!("data = \"d\"\n[broker]\n{broker}");
+        Settings::check(&file(&text), false, SERVE).map(|settings| {
+            let text = |name: &str| settings.statics.get(name).cloned();
+            (settings.broker.node_id.0, text("node.id"), text("broker.id"))
+        })
+    };
+    let both = |id: &str| (Some(id.to_owned()), Some(id.to_owned()));
+    let check = |broker: &str, id: i32| {
+        let (node, older) = both(&id.to_string());
+        assert_eq!(settings(broker), Ok((id, node, older)), "{broker}");
+    };
+    assert_eq!(settings(""), Ok((1, None, None)));
+    check("node.id = 7\n", 7);
+    check("broker.id = 8\n", 8);
+    check("node.id = 0\nbroker.id = -1\n", 0);
+    check("node.id = 3\nbroker.id = 3\n", 3);
+    let found = settings("broker.id = 3\nnode.id = 4\n").unwrap_err();
+    let said = found[0].to_string();
+    assert!(said.starts_with("t.toml line 4: ") && said.contains("broker.id"), "{said}");
+    let found = settings("node.id = -1\n").unwrap_err();
+    assert!(found[0].to_string().contains("at least 0"), "{}", found[0]);
+}
+
+#[test]
 fn port_zero_makes_every_unnamed_port_zero() {
     let ports = |kafka, http| {
         let settings = Settings::check(&flags(kafka, http), false, DEV).unwrap();

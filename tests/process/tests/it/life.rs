@@ -112,6 +112,34 @@ fn a_group_resumes_where_it_had_committed() {
 }
 
 #[test]
+fn a_broker_has_the_number_it_was_given_and_its_data_is_no_others() {
+    let directory = TempDir::with_prefix("towpath-process-").unwrap();
+    let data = directory.path().join("data");
+    let broker = Start::dev(&data).arguments(["--node-id", "7"]).ready().unwrap();
+    output_of(&broker, "send", &["orders", "one"]);
+    let read = output_of(&broker, "read", &["orders", "--group", "crew", "--format", "%v\\n"]);
+    assert_eq!(read, "one\n");
+    let status = output_of(&broker, "status", &["-o", "json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["nodes"][0]["id"], json!(7), "{status}");
+    let shown = output_of(&broker, "topic", &["show", "orders", "-o", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["partitions"][0]["leader"], json!(7), "{shown}");
+    stop(broker);
+
+    let said = refusal_of(&any_port(Start::dev(&data)));
+    let expected = format!("{} belongs to broker 7, and this is broker 1", data.display());
+    assert!(said.contains(&expected), "{said}");
+    // The refusal touched nothing: the next start still finds a clean stop.
+    let start = Start::dev(&data).variable("TOWPATH_BROKER__NODE_ID", "7").arguments(["-v"]);
+    let broker = start.ready().unwrap();
+    assert_eq!(output_of(&broker, "read", &["orders", "--format", "%v\\n"]), "one\n");
+    let log = broker.log();
+    assert!(!log.contains("not clean"), "{log}");
+    stop(broker);
+}
+
+#[test]
 fn a_second_broker_on_the_same_data_is_refused_by_name() {
     let (broker, directory) = dev();
     let data = directory.path().join("data");

@@ -19,7 +19,6 @@ use tokio::task::JoinHandle;
 use towpath_driver::Settings as DriverSettings;
 use towpath_http::Readiness;
 use towpath_metadata::Address;
-use towpath_model::BrokerId;
 use towpath_server::disk::NodeDisk;
 use towpath_server::{Limits, Node, NodeSettings, Progress, random_uuid};
 
@@ -49,9 +48,6 @@ const BLOCKING_THREADS_MAX: usize = 16;
 /// With several directories: whoever one disk holds up must not use up the threads that take over.
 const BLOCKING_THREADS_WITH_SEVERAL_MAX: usize = 512;
 const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(2);
-
-/// The one broker of a cluster of one.
-const BROKER_ID: BrokerId = BrokerId(1);
 
 /// Runs a server until it is told to stop.
 pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<()> {
@@ -209,7 +205,7 @@ async fn open(
         data: data.to_vec(),
         disk: NodeDisk::default(),
         driver: DriverSettings {
-            broker_id: BROKER_ID,
+            broker_id: broker.node_id,
             statics: settings.statics.clone(),
             incarnation: random_uuid(),
             addresses: vec![Address { listener: "PLAINTEXT".to_owned(), host, port }],

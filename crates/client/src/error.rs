@@ -160,6 +160,17 @@ pub enum Error {
         /// What was wrong.
         cause: String,
     },
+    /// The broker has acknowledged records that it cannot read any more; it serves those around them.
+    #[error("the records of {topic}-{partition} from offset {offset} on are damaged on the broker")]
+    DamagedRecords {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The first offset that cannot be read. Where the damage ends,
+        /// [`Admin::log_dirs`](crate::Admin::log_dirs) tells.
+        offset: i64,
+    },
     /// The caller asked for something that makes no sense.
     #[error("{0}")]
     InvalidArgument(String),
@@ -198,6 +209,7 @@ impl Error {
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Error::Refused { code, .. } => Some(*code),
+            Error::DamagedRecords { .. } => Some(ErrorCode::CorruptMessage),
             _ => None,
         }
     }
@@ -254,6 +266,9 @@ impl Error {
             }
             Error::OffsetOutOfRange { .. } => {
                 "seek to an offset that exists, or choose an automatic reset".to_owned()
+            }
+            Error::DamagedRecords { .. } => {
+                "`towpath status` names what is damaged; seek behind it to go on".to_owned()
             }
             _ => return None,
         })

@@ -1,10 +1,11 @@
 //! What a broker tells over its own HTTP API and the Kafka protocol has no words for: lag in seconds,
-//! the time until records are lost, and what was lost.
+//! the time until records are lost, what was lost, how far compaction is, what is wrong with disks.
 //!
 //! Where that API is, the broker says over the Kafka protocol, in its property `listeners`; so a
 //! command needs no second address. Against a Kafka, or where the port cannot be reached, these
 //! numbers are missing, and the reason is kept.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -74,6 +75,29 @@ pub(crate) struct ListedGroup {
     pub(crate) lost_records: i64,
 }
 
+/// How far a partition is compacted.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Compaction {
+    /// Records before it have been compacted.
+    pub(crate) clean_offset: i64,
+    pub(crate) dirty_ratio: f64,
+    /// Since 1970, in milliseconds; `None`: never since the broker started.
+    pub(crate) last_run_ms: Option<i64>,
+    /// Why it has stopped, if it has.
+    pub(crate) stopped: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ShownTopic {
+    partitions: Vec<ShownPartition>,
+}
+
+#[derive(Deserialize)]
+struct ShownPartition {
+    partition: i32,
+    compaction: Option<Compaction>,
+}
+
 #[derive(Deserialize)]
 struct Page {
     groups: Vec<ListedGroup>,
@@ -116,7 +140,36 @@ impl BrokerApi {
         Ok(all)
     }
 
+    /// How far the partitions of a topic are compacted that this broker leads.
+    pub(crate) async fn compactions(
+        &self,
+        topic: &str,
+    ) -> Result<BTreeMap<i32, Compaction>, String> {
+        let shown: Option<ShownTopic> = self.get(&format!("/topics/{}", encoded(topic))).await?;
+        let partitions = shown.map_or_else(Vec::new, |shown| shown.partitions);
+        Ok(partitions.into_iter().filter_map(|p| Some((p.partition, p.compaction?))).collect())
+    }
+
+    /// What is wrong with the broker's data directories, in its own words.
+    pub(crate) async fn directory_problems(&self) -> Result<Vec<String>, String> {
+        let (_, body) = self.exchange("/readyz").await?;
+        Ok(problems_in(&String::from_utf8_lossy(&body)))
+    }
+
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, String> {
+        let (status, body) = self.exchange(path).await?;
+        let address = self.address.as_deref().map_err(Clone::clone)?;
+        match status {
+            200 => serde_json::from_slice(&body).map(Some).map_err(|error| {
+                format!("http://{address}{path} answers something else than expected: {error}")
+            }),
+            404 => Ok(None),
+            status => Err(format!("http://{address}{path} answers with status {status}")),
+        }
+    }
+
+    /// Status and body.
+    async fn exchange(&self, path: &str) -> Result<(u16, Vec<u8>), String> {
         let address = self.address.as_deref().map_err(Clone::clone)?;
         let asked = tokio::time::timeout(self.patience, exchange(address, path)).await;
         let bytes = asked
@@ -124,14 +177,17 @@ impl BrokerApi {
             .map_err(|error| format!("http://{address} cannot be reached: {error}"))?;
         let (status, body) = parse(&bytes)
             .ok_or_else(|| format!("http://{address} does not answer as HTTP wants it"))?;
-        match status {
-            200 => serde_json::from_slice(body).map(Some).map_err(|error| {
-                format!("http://{address}{path} answers something else than expected: {error}")
-            }),
-            404 => Ok(None),
-            status => Err(format!("http://{address}{path} answers with status {status}")),
-        }
+        Ok((status, body.to_vec()))
     }
+}
+
+/// The broker's own checks; what else is amiss is about directories.
+const CHECKS: [&str; 3] = ["started", "not stopping", "data directory"];
+
+/// Of an answer to `/readyz`, a line each.
+fn problems_in(answer: &str) -> Vec<String> {
+    let amiss = answer.lines().filter_map(|line| line.strip_prefix("[-] "));
+    amiss.filter(|line| !CHECKS.contains(line)).map(str::to_owned).collect()
 }
 
 async fn find(session: &Session, broker: BrokerId) -> Result<String, String> {
@@ -204,6 +260,16 @@ mod tests {
         assert_eq!(parse(answer), Some((404, &b"{}"[..])));
         assert_eq!(parse(b"SSH-2.0"), None);
         assert_eq!(parse(b"HTTP/1.1 x\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn problems_of_directories_are_told_from_the_checks() {
+        let answer = "[+] started\n[-] data directory\n[-] /a has failed: EIO\n\
+            [-] /b is full: 3 MiB free, producing is refused\nnot ready\n";
+        let found = problems_in(answer);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("/a has failed") && found[1].starts_with("/b is full"));
+        assert!(problems_in("ok\n").is_empty());
     }
 
     #[test]

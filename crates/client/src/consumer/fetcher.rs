@@ -423,6 +423,17 @@ impl Fetcher {
                 place.is_reset_wanted = true;
                 return false;
             }
+            // Waiting does not bring them back. Whoever polls on asks again, after a pause.
+            ErrorCode::CorruptMessage => {
+                place.damage = Some(Error::DamagedRecords {
+                    topic: partition.topic.to_string(),
+                    partition: partition.partition.0,
+                    offset: place.fetch_offset.0,
+                });
+                place.not_before =
+                    Some(Instant::now() + self.cluster.config().retry_backoff.wait(5));
+                return false;
+            }
             code if code.is_retriable() => {
                 place.failures += 1;
                 let wait = self.cluster.config().retry_backoff.wait(place.failures);

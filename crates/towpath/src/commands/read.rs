@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use towpath_client::{
-    Committed, FetchConfig, GroupConfig, GroupConsumer, Isolation, Offset, OffsetReset, Reader,
-    Record, TopicPartition,
+    Committed, Error, ErrorCode, FetchConfig, GroupConfig, GroupConsumer, Isolation, Offset,
+    OffsetReset, Reader, Record, TopicPartition,
 };
 
 use crate::complete;
@@ -87,7 +87,11 @@ async fn read_range(
     let fetch = fetch_config(args.committed);
     let mut reader = Reader::open(&session.cluster, partitions, from, to, fetch).await?;
     while printer.wants_more() {
-        match reader.next(session.global.timeout).await? {
+        let next = match reader.next(session.global.timeout).await {
+            Ok(next) => next,
+            Err(error) => return Err(explained(session, error, None).await),
+        };
+        match next {
             None => break,
             Some(records) if records.is_empty() => {
                 let message = format!("no records came within {:?}", session.global.timeout);
@@ -118,7 +122,17 @@ async fn read_as_group(
     let started = tokio::time::Instant::now();
     let mut printed: BTreeMap<TopicPartition, Committed> = BTreeMap::new();
     while printer.wants_more() && !has_reached(&member, &ends) {
-        let records = member.poll(std::time::Duration::from_millis(500)).await?;
+        let records = match member.poll(std::time::Duration::from_millis(500)).await {
+            Ok(records) => records,
+            Err(error) => {
+                // What was printed until then is read; the damage is for its owner to pass.
+                if !session.global.dry_run {
+                    member.commit_offsets(printed).await?;
+                }
+                member.close().await?;
+                return Err(explained(session, error, Some(group)).await);
+            }
+        };
         if member.assignment().is_empty() && session.global.timeout < started.elapsed() {
             let message = format!("group {group:?} gave this reader no partition");
             let help = "its members hold all of them; `towpath group show` lists them";
@@ -135,6 +149,34 @@ async fn read_as_group(
     }
     member.close().await?;
     Ok(())
+}
+
+/// An error of a reader. Of damaged records it says which they are, and how to go on behind them.
+pub(super) async fn explained(session: &Session, error: Error, group: Option<&str>) -> Failure {
+    let Error::DamagedRecords { topic, partition, offset } = &error else { return error.into() };
+    let dirs = session.admin.log_dirs(Some(topic)).await.unwrap_or_default();
+    let stored = dirs.iter().flat_map(|dir| &dir.partitions);
+    let mut ranges = stored
+        .filter(|stored| stored.partition.partition.0 == *partition)
+        .flat_map(|stored| &stored.damaged);
+    let range = ranges.find(|range| range.start.0 <= *offset && *offset < range.end.0);
+    let Some(range) = range else { return error.into() };
+    let (start, end) = (range.start, range.end);
+    let last = end.0 - 1;
+    let message = format!(
+        "the records {start} to {last} of {topic}-{partition} are damaged on the broker and cannot be \
+         read; those around them can"
+    );
+    let go_on = match group {
+        Some(group) => {
+            format!("towpath group seek {group} -t {topic} -p {partition} --to offset:{end}")
+        }
+        None => format!("towpath read {topic} -p {partition} --from offset:{end}"),
+    };
+    Failure {
+        code: ErrorCode::CorruptMessage.name().to_owned(),
+        ..Failure::new(message).with_help("this goes on behind them").with_try(go_on)
+    }
 }
 
 fn has_reached(

@@ -13,7 +13,8 @@ use crate::session::{Session, partitions_of};
 /// Flags of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// End with 5 when a partition has no leader, lacks a replica, is offline or has damaged records
+    /// End with 5 when a partition has no leader, lacks a replica, is offline or has damaged records, or
+    /// when a data directory does not take records
     #[arg(long)]
     check: bool,
 }
@@ -79,6 +80,7 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
     });
     let worst_ratio = worst.as_ref().and_then(|group| group.retention_ratio);
     let (damage, damaged) = damage_table(&dirs);
+    let (problems, amiss) = problem_table(session, &dirs).await;
     let report = Report::new()
         .field("server", session.global.server.as_str())
         .field("cluster_id", Cell::or_none(image.cluster_id.clone()))
@@ -93,10 +95,30 @@ pub(crate) async fn run(session: &Session, args: &StatusArgs) -> Outcome {
         .field("worst_group", Cell::or_none(worst.as_ref().map(|group| group.group.clone())))
         .field("worst_retention_ratio", worst_ratio.map_or_else(Cell::none, Cell::retention_ratio))
         .table(nodes)
+        .table(problems)
         .table(damage);
     session.print(&report)?;
-    let is_bad = 0 < leaderless + offline + under_replicated + damaged;
+    let is_bad = 0 < leaderless + offline + under_replicated + damaged + amiss;
     Ok(if args.check && is_bad { Exit::CheckHolds } else { Exit::Ok })
+}
+
+/// Data directories that have failed, are stalled, full or missing, in their brokers' words; and how
+/// many problems there are. A broker that has no words of its own gives Kafka's name of the error.
+async fn problem_table(session: &Session, dirs: &[LogDir]) -> (Table, usize) {
+    let mut table = Table::new("data_directory_problems", &["broker", "problem"]);
+    let mut count = 0;
+    for broker in session.cluster.image().brokers.keys() {
+        let told = BrokerApi::of(session, *broker).await.directory_problems().await;
+        let named = || {
+            let mine = dirs.iter().filter(|dir| dir.broker == *broker);
+            mine.filter_map(|dir| Some(format!("{}: {}", dir.path, dir.error?))).collect()
+        };
+        for problem in told.unwrap_or_else(|_| named()) {
+            count += 1;
+            table.row(vec![broker.0.into(), problem.into()]);
+        }
+    }
+    (table, count)
 }
 
 /// Acknowledged records that cannot be read any more, by name; and how many ranges there are.

@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use towpath_client::{Bound, FetchConfig, Reader};
 
-use super::read::Printer;
+use super::read::{Printer, explained};
 use crate::complete;
 use crate::failure::{Exit, Outcome};
 use crate::record_format::{RecordFormat, parse_record_format};
@@ -45,9 +45,10 @@ pub(crate) async fn run(session: &Session, args: TailArgs) -> Outcome {
     let mut reader = Reader::open(&session.cluster, &partitions, from, Bound::Never, fetch).await?;
     session.say(format!("following {}; stop with Ctrl-C", args.topics.join(", ")));
     while printer.wants_more() {
-        match reader.next(Duration::from_secs(1)).await? {
-            Some(records) => _ = printer.print(&records)?,
-            None => break,
+        match reader.next(Duration::from_secs(1)).await {
+            Ok(Some(records)) => _ = printer.print(&records)?,
+            Ok(None) => break,
+            Err(error) => return Err(explained(session, error, None).await),
         }
     }
     Ok(Exit::Ok)

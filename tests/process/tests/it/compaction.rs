@@ -6,7 +6,7 @@ use towpath_process::http;
 use towpath_process::kafka::{KafkaConnection, now};
 use towpath_records::{BatchBuilder, Compression};
 
-use crate::support::{eventually, serve, stop};
+use crate::support::{eventually, output_of, serve, stop};
 
 const KEYS: usize = 100;
 const UPDATES: usize = 10_000;
@@ -49,6 +49,11 @@ fn of_ten_thousand_updates_the_newest_hundred_remain_at_their_offsets() {
         let is_clean = compaction["clean_offset"] == UPDATES && compaction["dirty_ratio"] == 0.0;
         is_clean.then_some(())
     });
+    let shown = output_of(&broker, "topic", &["show", "state", "-o", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let compaction = &shown["compaction"][0];
+    assert_eq!((&compaction["partition"], &compaction["dirty_ratio"]), (&0.into(), &0.0.into()));
+    assert!(compaction["last_compaction"].as_str().is_some_and(|at| at.starts_with("20")));
     let metrics = http::get(broker.addresses.http, "/metrics").unwrap().body;
     let metrics = String::from_utf8(metrics).unwrap();
     let runs = metrics.lines().find(|line| line.starts_with("towpath_compaction_runs_total "));

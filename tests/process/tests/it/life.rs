@@ -140,6 +140,29 @@ fn a_broker_has_the_number_it_was_given_and_its_data_is_no_others() {
 }
 
 #[test]
+fn a_data_directory_that_is_missing_is_named_by_status() {
+    let directory = TempDir::with_prefix("towpath-process-").unwrap();
+    let [first, second] = ["one", "two"].map(|name| directory.path().join(name));
+    let more = second.to_string_lossy().into_owned();
+    let start = Start::dev(&first).arguments(["--data", &more]);
+    let broker = start.ready().unwrap();
+    let healthy = output_of(&broker, "status", &["--check", "-o", "json"]);
+    let healthy: serde_json::Value = serde_json::from_str(&healthy).unwrap();
+    assert_eq!(healthy["data_directory_problems"], json!([]), "{healthy}");
+    stop(broker);
+
+    // Its disk is not mounted: an empty directory is in its place.
+    std::fs::rename(&second, directory.path().join("elsewhere")).unwrap();
+    std::fs::create_dir(&second).unwrap();
+    let broker = start.ready().unwrap();
+    let status = crate::support::command(&broker, "status", &["--check"]);
+    assert_eq!(status.status.code(), Some(5), "{status:#?}");
+    let expected = format!("{} is empty, but this broker had a data directory", second.display());
+    assert!(status.stdout.contains(&expected), "{status:#?}");
+    stop(broker);
+}
+
+#[test]
 fn a_second_broker_on_the_same_data_is_refused_by_name() {
     let (broker, directory) = dev();
     let data = directory.path().join("data");

@@ -3,12 +3,12 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towpath_process::http;
 use towpath_process::kafka::KafkaConnection;
 
-use crate::support::{eventually, serve, stop};
+use crate::support::{command, eventually, output_of, serve, stop};
 
 /// A scrub that rests looks again every five seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,6 +43,22 @@ fn damage_is_found_before_somebody_reads_it() {
     let refused = read(1).json().unwrap();
     assert_eq!(refused["error"]["code"], "RECORDS_DAMAGED", "{refused}");
     assert!(read(2).success().is_ok());
+
+    // On the command line at once, with the way on.
+    let began = Instant::now();
+    let said = command(&broker, "read", &["orders", "--from", "offset:1"]);
+    assert_eq!(said.status.code(), Some(1), "{said:#?}");
+    assert!(said.stderr.contains("the records 1 to 1 of orders-0 are damaged"), "{said:#?}");
+    assert!(said.stderr.contains("towpath read orders -p 0 --from offset:2"), "{said:#?}");
+    let said = command(&broker, "tail", &["orders", "--from", "earliest"]);
+    assert!(said.stderr.contains("the records 1 to 1 of orders-0 are damaged"), "{said:#?}");
+    let said = command(&broker, "read", &["orders", "--group", "crew"]);
+    let go_on = ["group", "seek", "crew", "-t", "orders", "-p", "0", "--to", "offset:2"];
+    assert!(said.stderr.contains(&format!("towpath {}", go_on.join(" "))), "{said:#?}");
+    output_of(&broker, "group", &[&go_on[1..], &["--yes"]].concat());
+    let read = output_of(&broker, "read", &["orders", "--group", "crew", "--format", "%o\\n"]);
+    assert_eq!(read, "2\n3\n");
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     stop(broker);
 }
 

@@ -1,14 +1,18 @@
 //! `towpath topic show`: what a topic promises, in words, and what is in it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use towpath_client::{ConfigEntry, LogDir, Partition, Resource, Topic, TopicPartition};
 
+use crate::broker_api::{BrokerApi, Compaction};
 use crate::commands::config::config_table;
 use crate::complete;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Cell, Report, Table};
 use crate::session::{Session, partitions_of, stored_bytes};
+use crate::when::format_millis;
 
 /// Flags of `topic show`.
 #[derive(Debug, Args)]
@@ -71,9 +75,38 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
         .field("bytes", Cell::bytes(bytes.values().sum()))
         .field("durability", promise(&topic, &configs))
         .table(partitions)
+        .table(compaction_table(session, &topic, &configs).await)
         .table(config_table(configs.iter().filter(|entry| args.all || entry.is_override())));
     session.print(&report)?;
     Ok(Exit::Ok)
+}
+
+/// How far each partition of a compacted topic is; empty for other topics, and where the broker does
+/// not tell.
+async fn compaction_table(session: &Session, topic: &Topic, configs: &[ConfigEntry]) -> Table {
+    let columns = ["partition", "clean_offset", "dirty_ratio", "last_compaction", "stopped"];
+    let mut table = Table::new("compaction", &columns);
+    let policy = configs.iter().find(|entry| entry.name == "cleanup.policy");
+    let policy = policy.and_then(|entry| entry.value.as_deref()).unwrap_or_default();
+    if !policy.split(',').any(|word| word.trim() == "compact") {
+        return table;
+    }
+    let leaders: BTreeSet<_> = topic.partitions.iter().filter_map(|p| p.leader).collect();
+    let mut found = BTreeMap::new();
+    for leader in leaders {
+        let api = BrokerApi::of(session, leader).await;
+        found.extend(api.compactions(&topic.name).await.unwrap_or_default());
+    }
+    for (partition, Compaction { clean_offset, dirty_ratio, last_run_ms, stopped }) in found {
+        table.row(vec![
+            partition.into(),
+            clean_offset.into(),
+            dirty_ratio.into(),
+            Cell::or_none(last_run_ms.map(format_millis)),
+            Cell::or_none(stopped),
+        ]);
+    }
+    table
 }
 
 /// Whether a partition is served as a whole, and if not, what is missing.

@@ -1,4 +1,4 @@
-//! Reading: where a log may be read, where its records lie, and which offset has which time.
+//! Reading: where a log may be read, and where its records lie.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -7,7 +7,7 @@ use towpath_broker::Condition;
 use towpath_log::disk::Disk;
 use towpath_log::{LogError, ReadError, Slice};
 use towpath_model::mutant::{self, Mutant};
-use towpath_model::{LeaderEpoch, Offset, Timestamp, Token, TopicPartition};
+use towpath_model::{LeaderEpoch, Offset, Token, TopicPartition};
 use towpath_replication::EpochRefusal;
 
 use crate::cell::{Cell, Slot};
@@ -76,30 +76,6 @@ pub enum FetchRefusal {
     Storage(String),
 }
 
-/// Which offset a reader asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OffsetQuery {
-    /// The first offset kept.
-    Earliest,
-    /// The first offset a new reader would get next: high watermark or last stable offset.
-    Latest,
-    /// The record with the largest timestamp (KIP-734).
-    MaxTimestamp,
-    /// The first record that is not older than this.
-    AtOrAfter(Timestamp),
-}
-
-/// The answer to an [`OffsetQuery`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OffsetAnswer {
-    /// The offset.
-    pub offset: Offset,
-    /// Timestamp of the record there, where one was looked for.
-    pub timestamp: Option<Timestamp>,
-    /// Leader epoch of that record, or of the leader.
-    pub leader_epoch: LeaderEpoch,
-}
-
 impl<D: Disk> Slot<D> {
     pub(crate) fn position(&self) -> Position {
         let leader = self.partition.leader();
@@ -113,7 +89,7 @@ impl<D: Disk> Slot<D> {
     }
 }
 
-fn refused(error: &LogError) -> FetchRefusal {
+pub(crate) fn refused(error: &LogError) -> FetchRefusal {
     match error {
         LogError::Corrupt { .. } => FetchRefusal::Corrupt(error.to_string()),
         _ => FetchRefusal::Storage(error.to_string()),
@@ -121,14 +97,17 @@ fn refused(error: &LogError) -> FetchRefusal {
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    fn led(&self, id: TopicPartition) -> Result<Arc<Cell<D>>, FetchRefusal> {
+    pub(crate) fn led(&self, id: TopicPartition) -> Result<Arc<Cell<D>>, FetchRefusal> {
         self.cell(id).ok_or_else(|| match self.offline(id) {
             Some(offline) => FetchRefusal::Offline(offline.to_string()),
             None => FetchRefusal::NotLeader,
         })
     }
 
-    fn locked<'c>(&self, cell: &'c Arc<Cell<D>>) -> Result<MutexGuard<'c, Slot<D>>, FetchRefusal> {
+    pub(crate) fn locked<'c>(
+        &self,
+        cell: &'c Arc<Cell<D>>,
+    ) -> Result<MutexGuard<'c, Slot<D>>, FetchRefusal> {
         let stalled = || FetchRefusal::Storage(self.stalled_reason(self.volume(cell.volume)));
         self.lock_in_time(cell).ok_or_else(stalled)
     }
@@ -272,52 +251,6 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         // Where it cannot be given up, it ends with the first thing that happens there.
         if let Some(mut slot) = self.lock_in_time(&cell) {
             slot.partition.unwatch(token, condition);
-        }
-    }
-
-    /// Finds an offset by its place or time. `None`: no record is that new.
-    ///
-    /// # Errors
-    /// [`FetchRefusal`].
-    pub fn find_offset(
-        &self,
-        id: TopicPartition,
-        epoch: Option<LeaderEpoch>,
-        stable_only: bool,
-        query: OffsetQuery,
-    ) -> Result<Option<OffsetAnswer>, FetchRefusal> {
-        let cell = self.led(id)?;
-        let slot = self.locked(&cell)?;
-        if slot.closed {
-            return Err(FetchRefusal::NotLeader);
-        }
-        let leader = slot.partition.leader();
-        leader.check_epoch(epoch)?;
-        let position = slot.position();
-        let end = if stable_only { position.last_stable_offset } else { position.high_watermark };
-        let at_line = |offset: Offset| {
-            let leader_epoch = leader.epochs().epoch_of(offset).unwrap_or(position.leader_epoch);
-            Some(OffsetAnswer { offset, timestamp: None, leader_epoch })
-        };
-        let at_record = |found: Option<(Timestamp, Offset, LeaderEpoch)>| {
-            found.map(|(timestamp, offset, leader_epoch)| OffsetAnswer {
-                offset,
-                timestamp: Some(timestamp),
-                leader_epoch,
-            })
-        };
-        match query {
-            OffsetQuery::Earliest => Ok(at_line(position.log_start_offset)),
-            OffsetQuery::Latest => {
-                let leader_epoch = position.leader_epoch;
-                Ok(Some(OffsetAnswer { offset: end, timestamp: None, leader_epoch }))
-            }
-            OffsetQuery::MaxTimestamp => {
-                slot.log.max_timestamp(end).map(at_record).map_err(|e| refused(&e))
-            }
-            OffsetQuery::AtOrAfter(at) => {
-                slot.log.offset_for_timestamp(at, end).map(at_record).map_err(|e| refused(&e))
-            }
         }
     }
 }

@@ -19,6 +19,7 @@ mod damage;
 mod deadlines;
 mod driver;
 mod fetch;
+mod find_offset;
 mod lag;
 mod locate;
 mod manage;
@@ -41,7 +42,8 @@ pub use compact::{CompactionTotals, CompactionWork, PartitionCompaction};
 pub use coordinate::NotCoordinator;
 pub use damage::Damaged;
 pub use driver::{Driver, Settings};
-pub use fetch::{FetchRefusal, OffsetAnswer, OffsetQuery, Position, Read, ReadLimits};
+pub use fetch::{FetchRefusal, Position, Read, ReadLimits};
+pub use find_offset::{Finding, OffsetAnswer, OffsetQuery, TimeSearch};
 pub use lag::{GroupLag, Lags};
 pub use manage::DeleteRecordsRefusal;
 pub use offline::Offline;
@@ -56,6 +58,8 @@ pub use towpath_broker::guard::Cause;
 pub use towpath_broker::lag::{Lag, RATIO_WARNING, Standing};
 pub use towpath_broker::{Condition, LOSSES_MAX, Loss, Outcome};
 pub use towpath_log::disk::{Disk, DiskFile, Space};
-pub use towpath_log::{DamageCause, DamagedRange};
+pub use towpath_log::{
+    DamageCause, DamagedRange, LOOKUP_PLAIN_BYTES_MAX, Patience, Slice, TimeStep,
+};
 pub use volume::{MissingVolume, VolumeIndex, VolumeStatus};
 pub use world::{Clock, Delivery, Net};

@@ -6,11 +6,13 @@
 
 use towpath_driver::DiskFile;
 use towpath_model::{Offset, Timestamp};
-use towpath_records::{BatchHeader, Record, Scratch, TimestampType, records, split_batches};
+use towpath_records::{
+    BatchHeader, CompressionError, Record, RecordsError, Scratch, TimestampType, records,
+    split_batches,
+};
 
 use crate::api_error::{ApiError, Code};
 use crate::encoding::Encoded;
-use crate::limits::PLAIN_BYTES_MAX;
 use crate::message::{ReadHeader, ReadMessage};
 
 /// Messages in order, and where to go on.
@@ -21,63 +23,84 @@ pub(crate) struct Decoded {
     pub(crate) high_watermark: Offset,
 }
 
-/// Reads `len` bytes of whole batches at `position` and decodes what lies at `from` or behind, up
-/// to `max_bytes` of keys, values and headers but at least one message. Blocks on the disk.
-pub(crate) fn decode(
+/// What is to be decoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Decoding {
+    /// The first message, or where it should be.
+    pub(crate) from: Offset,
+    /// Most bytes of keys, values and headers, but at least one message.
+    pub(crate) max_bytes: usize,
+    pub(crate) high_watermark: Offset,
+}
+
+/// Reads `len` bytes of whole batches at `position`. Blocks on the disk.
+pub(crate) fn read_bytes(
     file: &impl DiskFile,
     position: u64,
     len: usize,
-    from: Offset,
-    max_bytes: usize,
-    high_watermark: Offset,
-) -> Result<Decoded, ApiError> {
+) -> Result<Vec<u8>, ApiError> {
     let mut bytes = vec![0; len];
     let read = file.read_at(&mut bytes, position).map_err(|error| {
         ApiError::new(Code::StorageFailed, format!("the records cannot be read: {error}"))
     })?;
     bytes.truncate(read);
-    let mut scratch = Scratch::new();
-    let (messages, next_offset) = messages_in(&bytes, from, max_bytes, &mut scratch)?;
-    Ok(Decoded { messages, next_offset, high_watermark })
+    Ok(bytes)
 }
 
-fn messages_in(
-    bytes: &[u8],
-    from: Offset,
-    max_bytes: usize,
-    scratch: &mut Scratch,
-) -> Result<(Vec<ReadMessage>, Offset), ApiError> {
-    let mut messages = Vec::new();
-    let mut next_offset = from;
-    let mut taken = 0;
-    for batch in split_batches(bytes) {
-        batch.check_crc().map_err(|error| damaged(&batch.header, &error))?;
-        if batch.header.next_offset() <= from {
-            continue;
-        }
-        if !batch.header.is_control() {
-            let found = records(batch.bytes, PLAIN_BYTES_MAX, scratch);
-            for record in found.map_err(|error| damaged(&batch.header, &error))? {
-                let record = record.map_err(|error| damaged(&batch.header, &error))?;
-                let offset = batch.header.base_offset() + i64::from(record.offset_delta);
-                if offset < from {
-                    continue;
-                }
-                taken += record.body_bytes;
-                if max_bytes < taken && !messages.is_empty() {
-                    return Ok((messages, next_offset));
-                }
-                messages.push(message(&batch.header, offset, &record));
-                next_offset = offset.next();
+impl Decoding {
+    /// Decodes batches, each in at most `plain_bytes_max` bytes. `None`: the first one that is wanted
+    /// takes more.
+    pub(crate) fn decode(
+        &self,
+        bytes: &[u8],
+        plain_bytes_max: usize,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Decoded>, ApiError> {
+        let Decoding { from, max_bytes, high_watermark } = *self;
+        let mut messages = Vec::new();
+        let mut next_offset = from;
+        let mut taken = 0;
+        let some =
+            |messages, next_offset| Ok(Some(Decoded { messages, next_offset, high_watermark }));
+        for batch in split_batches(bytes) {
+            batch.check_crc().map_err(|error| damaged(&batch.header, &error))?;
+            if batch.header.next_offset() <= from {
+                continue;
             }
+            if !batch.header.is_control() {
+                let found = match records(batch.bytes, plain_bytes_max, scratch) {
+                    Err(RecordsError::Compression(CompressionError::TooLarge { .. })) => {
+                        // The messages before it are an answer too.
+                        return if next_offset == from {
+                            Ok(None)
+                        } else {
+                            some(messages, next_offset)
+                        };
+                    }
+                    found => found.map_err(|error| damaged(&batch.header, &error))?,
+                };
+                for record in found {
+                    let record = record.map_err(|error| damaged(&batch.header, &error))?;
+                    let offset = batch.header.base_offset() + i64::from(record.offset_delta);
+                    if offset < from {
+                        continue;
+                    }
+                    taken += record.body_bytes;
+                    if max_bytes < taken && !messages.is_empty() {
+                        return some(messages, next_offset);
+                    }
+                    messages.push(message(&batch.header, offset, &record));
+                    next_offset = offset.next();
+                }
+            }
+            next_offset = batch.header.next_offset();
         }
-        next_offset = batch.header.next_offset();
+        if next_offset == from {
+            let message = format!("no whole record batch lies at offset {from}");
+            return Err(ApiError::new(Code::RecordsDamaged, message));
+        }
+        some(messages, next_offset)
     }
-    if next_offset == from {
-        let message = format!("no whole record batch lies at offset {from}");
-        return Err(ApiError::new(Code::RecordsDamaged, message));
-    }
-    Ok((messages, next_offset))
 }
 
 fn damaged(header: &BatchHeader, error: &dyn std::error::Error) -> ApiError {
@@ -127,10 +150,31 @@ mod tests {
     }
 
     fn read(bytes: &[u8], from: i64, max_bytes: usize) -> (Vec<(i64, String)>, i64) {
-        let (messages, next) =
-            messages_in(bytes, Offset(from), max_bytes, &mut Scratch::new()).unwrap();
-        let texts = messages.into_iter().map(|m| (m.offset, m.value.unwrap().text)).collect();
-        (texts, next.0)
+        let decoded = decode(bytes, from, max_bytes, 1 << 20).unwrap().unwrap();
+        let texts = decoded.messages.into_iter().map(|m| (m.offset, m.value.unwrap().text));
+        (texts.collect(), decoded.next_offset.0)
+    }
+
+    fn decode(
+        bytes: &[u8],
+        from: i64,
+        max_bytes: usize,
+        plain_bytes_max: usize,
+    ) -> Result<Option<Decoded>, ApiError> {
+        let decoding = Decoding { from: Offset(from), max_bytes, high_watermark: Offset(100) };
+        decoding.decode(bytes, plain_bytes_max, &mut Scratch::new())
+    }
+
+    #[test]
+    fn a_batch_that_takes_more_memory_waits_for_the_next_read_or_for_more() {
+        let large = "x".repeat(10_000);
+        let bytes = [batch(0, &["a"], Compression::None), batch(1, &[&large], Compression::Zstd)];
+        let bytes = bytes.concat();
+        let before = decode(&bytes, 0, 100_000, 1_000).unwrap().unwrap();
+        assert_eq!((before.messages.len(), before.next_offset), (1, Offset(1)));
+        assert!(decode(&bytes, 1, 100_000, 1_000).unwrap().is_none());
+        let all = decode(&bytes, 0, 100_000, 20_000).unwrap().unwrap();
+        assert_eq!((all.messages.len(), all.next_offset), (2, Offset(2)));
     }
 
     fn of(pairs: &[(i64, &str)]) -> Vec<(i64, String)> {
@@ -157,18 +201,18 @@ mod tests {
     #[test]
     fn timestamps_are_the_records_own() {
         let bytes = batch(0, &["a", "b"], Compression::None);
-        let (messages, _) = messages_in(&bytes, Offset(1), 1000, &mut Scratch::new()).unwrap();
-        assert_eq!(messages[0].timestamp, 1001);
+        let decoded = decode(&bytes, 1, 1000, 1000).unwrap().unwrap();
+        assert_eq!(decoded.messages[0].timestamp, 1001);
     }
 
     #[test]
     fn damage_is_never_given_out() {
         let mut bytes = batch(0, &["a", "b"], Compression::None);
         *bytes.last_mut().unwrap() ^= 1;
-        let error = messages_in(&bytes, Offset(0), 1000, &mut Scratch::new()).unwrap_err();
+        let error = decode(&bytes, 0, 1000, 1000).unwrap_err();
         assert_eq!(error.code, Code::RecordsDamaged);
         let cut = &batch(0, &["a"], Compression::None)[..40];
-        let error = messages_in(cut, Offset(0), 1000, &mut Scratch::new()).unwrap_err();
+        let error = decode(cut, 0, 1000, 1000).unwrap_err();
         assert_eq!(error.code, Code::RecordsDamaged);
     }
 }

@@ -3,12 +3,12 @@
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
-use towpath_driver::OffsetQuery;
-use towpath_model::{PartitionIndex, Timestamp};
+use towpath_driver::{OffsetAnswer, OffsetQuery};
+use towpath_model::{PartitionIndex, Timestamp, TopicPartition};
 
 use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
-use crate::app::{App, TopicView};
+use crate::app::App;
 use crate::body::parse_query;
 use crate::captured::Captured;
 use crate::refusals;
@@ -67,22 +67,12 @@ pub(crate) async fn handle(
     let query: Query = parse_query(&uri)?;
     let wanted = read_timestamp(query.timestamp.as_deref().unwrap_or("latest"))?;
     let topic = app.topic(&topic)?;
-    // Looking for a time may read index and records from disk.
-    let found = tokio::task::spawn_blocking(move || find(&app, &topic, wanted)).await;
-    found.unwrap_or_else(|_| Err(ApiError::new(Code::Stopping, "the broker is stopping"))).map(Json)
-}
-
-fn find(app: &App, topic: &TopicView, wanted: OffsetQuery) -> Result<TopicOffsets, ApiError> {
     let mut partition_offsets = Vec::new();
     for partition in (0..topic.partitions.get()).filter_map(|p| i32::try_from(p).ok()) {
         let id = topic.partition(PartitionIndex(partition));
-        let find = |query| {
-            let found = app.node.driver().find_offset(id, None, false, query);
-            found.map_err(|refusal| refusals::of_fetch(&refusal))
-        };
-        let found = match find(wanted)? {
+        let found = match find(&app, id, wanted).await? {
             Some(found) => Some(found),
-            None => find(OffsetQuery::Latest)?,
+            None => find(&app, id, OffsetQuery::Latest).await?,
         };
         partition_offsets.extend(found.map(|found| PartitionOffset {
             partition,
@@ -90,7 +80,16 @@ fn find(app: &App, topic: &TopicView, wanted: OffsetQuery) -> Result<TopicOffset
             timestamp: found.timestamp.map(|timestamp| timestamp.0),
         }));
     }
-    Ok(TopicOffsets { topic: topic.name.as_str().to_owned(), partition_offsets })
+    Ok(Json(TopicOffsets { topic: topic.name.as_str().to_owned(), partition_offsets }))
+}
+
+async fn find(
+    app: &App,
+    id: TopicPartition,
+    query: OffsetQuery,
+) -> Result<Option<OffsetAnswer>, ApiError> {
+    let found = app.node.find_offset(id, None, false, query).await;
+    found.map_err(|refusal| refusals::of_fetch(&refusal))
 }
 
 #[cfg(test)]

@@ -73,6 +73,9 @@ pub(crate) const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Largest batch after decompression: a bomb ends here, whatever it declares.
 pub(crate) const PLAIN_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Batches that are larger than this after decompression are decompressed one at a time.
+pub(crate) const SMALL_PLAIN_BYTES_MAX: usize = 1024 * 1024;
+
 /// How long a read may wait for records.
 pub(crate) const READ_WAIT_MAX: Duration = Duration::from_secs(30);
 

@@ -1,6 +1,7 @@
 //! `GET /topics/{topic}/partitions/{p}/messages`: read from an offset, or from where a group has
 //! committed. Waits for records when asked to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -8,8 +9,10 @@ use axum::http::Uri;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-use towpath_driver::{Condition, FetchRefusal, OffsetQuery, Position, ReadLimits};
+use towpath_driver::{Condition, FetchRefusal, OffsetQuery, Position, ReadLimits, Slice};
 use towpath_model::{Offset, TopicPartition};
+use towpath_records::Scratch;
+use towpath_server::disk::NodeDisk;
 
 use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
@@ -17,8 +20,10 @@ use crate::app::{App, TopicView};
 use crate::body::parse_query;
 use crate::captured::Captured;
 use crate::committed_offsets::committed_offset;
-use crate::decode::{Decoded, decode};
-use crate::limits::{READ_BYTES_DEFAULT, READ_BYTES_MAX, READ_WAIT_MAX};
+use crate::decode::{Decoded, Decoding, read_bytes};
+use crate::limits::{
+    PLAIN_BYTES_MAX, READ_BYTES_DEFAULT, READ_BYTES_MAX, READ_WAIT_MAX, SMALL_PLAIN_BYTES_MAX,
+};
 use crate::message::ReadMessage;
 use crate::refusals;
 
@@ -99,18 +104,13 @@ async fn starting_point(
     id: TopicPartition,
     query: &Query,
 ) -> Result<Offset, ApiError> {
-    let at = |what| {
-        let found = app.node.driver().find_offset(id, None, false, what);
-        let found = found.map_err(|refusal| refusals::of_fetch(&refusal))?;
-        Ok(found.map_or(Offset::ZERO, |found| found.offset))
-    };
     match (query.offset.as_deref(), query.group.as_deref()) {
         (Some(_), Some(_)) => Err(ApiError::new(
             Code::InvalidParameter,
             "offset and group exclude each other: a group starts where it has committed",
         )),
-        (None, None) | (Some("earliest"), None) => at(OffsetQuery::Earliest),
-        (Some("latest"), None) => at(OffsetQuery::Latest),
+        (None, None) | (Some("earliest"), None) => at(app, id, OffsetQuery::Earliest).await,
+        (Some("latest"), None) => at(app, id, OffsetQuery::Latest).await,
         (Some(text), None) => match text.parse::<i64>() {
             Ok(offset) if 0 <= offset => Ok(Offset(offset)),
             _ => Err(ApiError::new(
@@ -120,9 +120,15 @@ async fn starting_point(
         },
         (None, Some(group)) => match committed_offset(app, topic, id.partition, group).await? {
             Some(offset) => Ok(offset),
-            None => at(OffsetQuery::Earliest),
+            None => at(app, id, OffsetQuery::Earliest).await,
         },
     }
+}
+
+async fn at(app: &App, id: TopicPartition, query: OffsetQuery) -> Result<Offset, ApiError> {
+    let found = app.node.find_offset(id, None, false, query).await;
+    let found = found.map_err(|refusal| refusals::of_fetch(&refusal))?;
+    Ok(found.map_or(Offset::ZERO, |found| found.offset))
 }
 
 /// Reads and decodes what is committed from `from` on; `None`: nothing yet.
@@ -132,30 +138,59 @@ async fn read(
     from: Offset,
     limits: ReadLimits,
 ) -> Result<Option<Decoded>, ApiError> {
-    let read = app.node.driver().read(id, None, from, false, limits);
+    let read = app.node.read(id, from, limits).await;
     let read = read.map_err(|refusal| refusals::of_fetch(&refusal))?;
     let high_watermark = read.position.high_watermark;
     let Some(slice) = read.slice.filter(|slice| 0 < slice.len) else { return Ok(None) };
     let turn = app.decodes.acquire().await;
     let _turn = turn.expect("the semaphore is never closed");
-    let _share = app.memory.take(slice.len).await?;
+    // The bytes as they are stored, and the messages in them, which are as many.
+    let _share = app.memory.take(slice.len + limits.max_bytes).await?;
     app.node.metrics().record_bytes_fetched.inc_by(slice.len as u64);
-    // Reading may have to wait for the disk, and decompressing takes its time: neither may hold
-    // up the connections of this worker.
-    let decoded = tokio::task::spawn_blocking(move || {
-        decode(&*slice.file, slice.position, slice.len, from, limits.max_bytes, high_watermark)
-    });
-    match decoded.await {
-        Ok(Err(error)) => {
+    match decode(app, slice, from, limits.max_bytes, high_watermark).await {
+        Err(error) => {
             // What is read together lies in one segment.
             if error.code == Code::RecordsDamaged {
                 app.node.driver().doubt(id, from);
             }
             Err(error)
         }
-        Ok(Ok(decoded)) => Ok(Some(decoded)),
-        Err(_) => Err(ApiError::new(Code::Stopping, "the broker is stopping")),
+        Ok(decoded) => Ok(Some(decoded)),
     }
+}
+
+/// Reading may have to wait for the disk, and decompressing takes its time: neither may hold up the
+/// connections of this worker. Batches that are large in the clear are decompressed one at a time.
+async fn decode(
+    app: &App,
+    slice: Slice<NodeDisk>,
+    from: Offset,
+    max_bytes: usize,
+    high_watermark: Offset,
+) -> Result<Decoded, ApiError> {
+    let stopping = |_| ApiError::new(Code::Stopping, "the broker is stopping");
+    let decoding = Decoding { from, max_bytes, high_watermark };
+    let read = move || {
+        let bytes = read_bytes(&*slice.file, slice.position, slice.len)?;
+        let decoded = decoding.decode(&bytes, SMALL_PLAIN_BYTES_MAX, &mut Scratch::new())?;
+        Ok((bytes, decoded))
+    };
+    let (bytes, decoded) = tokio::task::spawn_blocking(read).await.map_err(stopping)??;
+    if let Some(decoded) = decoded {
+        return Ok(decoded);
+    }
+    let node = Arc::clone(&app.node);
+    let again = async move {
+        let mut turn = node.plain_turn().await;
+        let decode = move || decoding.decode(&bytes, PLAIN_BYTES_MAX, turn.scratch());
+        tokio::task::spawn_blocking(decode).await
+    };
+    // In a task of its own: a turn that has come must be used at once.
+    let decoded = tokio::spawn(again).await.map_err(stopping)?.map_err(stopping)??;
+    decoded.ok_or_else(|| {
+        let message = format!("a record batch at or behind offset {from} is too large to be read");
+        ApiError::new(Code::RecordsDamaged, message)
+    })
 }
 
 /// Waits until there is a committed record at `next`. `false`: the time is up, or the broker stops.

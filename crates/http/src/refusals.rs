@@ -55,6 +55,7 @@ pub(crate) fn of_publish(error: &PublishError) -> ApiError {
                 .with_help("raise max.message.bytes of the topic, or send less in one message"),
             _ => ApiError::new(Code::InvalidMessage, text),
         },
+        PublishError::PlainMemoryTaken => ApiError::new(Code::Overloaded, text),
         PublishError::LargerThanSegment { .. } => ApiError::new(Code::MessageTooLarge, text),
         PublishError::Recompress(_) => ApiError::new(Code::InvalidMessage, text),
         PublishError::NotAppended(ProduceFailure::NotLeader) | PublishError::Resigned => {

@@ -65,5 +65,6 @@ pub use recover::{Cut, Recovery};
 pub use retention::{Expired, ExpiredBy, Retention};
 pub use scrub::{ScrubJob, ScrubReport, ScrubStep, Scrubbed};
 pub use start_move::{Removal, StartMove};
+pub use timestamps::{AtRecord, LOOKUP_PLAIN_BYTES_MAX, Patience, TimeLookup, TimeQuery, TimeStep};
 pub use verify::{Verified, VerifiedLog, WrongFile, verify};
 pub use warm_up::{WarmUp, Warmed};

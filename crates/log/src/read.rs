@@ -12,6 +12,7 @@ use bytes::Bytes;
 use towpath_model::Offset;
 use towpath_records::BatchHeader;
 
+use crate::damage::DamageList;
 use crate::disk::{Disk, DiskFile};
 use crate::envelope::read_full;
 use crate::error::{LogError, ReadError};
@@ -267,11 +268,7 @@ impl<D: Disk> Log<D> {
 
     /// A position at or before the batch that contains `offset`, behind any damage before it.
     pub(crate) fn walk_from(&self, opened: &Opened<'_, D>, offset: Offset) -> u64 {
-        let base = opened.summary.base_offset;
-        let (_, indexed) = opened.index.at_or_before(base, offset.max(base));
-        let behind_damage = self.damage.iter().filter(|damage| damage.to <= offset);
-        let resumed = behind_damage.filter_map(|damage| damage.resume).filter(|(s, _)| *s == base);
-        resumed.map(|(_, position)| position).fold(indexed, u64::max)
+        walk_from(&opened.index, &self.damage, opened.summary.base_offset, offset)
     }
 
     /// Where the longest run of whole batches from `start` ends that fits, and the offset after it.
@@ -386,13 +383,27 @@ impl<D: Disk> Log<D> {
         })
     }
 
-    /// Keeps what a [`WarmUp`] has opened.
+    /// Keeps what a [`WarmUp`] has opened, unless the segment has been replaced meanwhile: the index of
+    /// one and the file of the other do not belong together.
     pub fn keep_open(&self, warmed: Warmed<D>) {
-        let base = warmed.base;
-        if self.segments.iter().any(|segment| segment.is_sealed && segment.base_offset == base) {
-            self.open.put(base, warmed.open);
+        if self.segments.contains(&warmed.summary) {
+            self.open.put(warmed.summary.base_offset, warmed.open);
         }
     }
+}
+
+/// A position of the segment at `base` at or before the batch that contains `offset`, behind any
+/// damage before it.
+pub(crate) fn walk_from(
+    index: &SparseIndex,
+    damage: &DamageList,
+    base: Offset,
+    offset: Offset,
+) -> u64 {
+    let (_, indexed) = index.at_or_before(base, offset.max(base));
+    let behind_damage = damage.iter().filter(|damage| damage.to <= offset);
+    let resumed = behind_damage.filter_map(|damage| damage.resume).filter(|(s, _)| *s == base);
+    resumed.map(|(_, position)| position).fold(indexed, u64::max)
 }
 
 pub(crate) fn open_sealed<D: Disk>(

@@ -34,7 +34,7 @@ pub struct WarmUp<D: Disk> {
 
 /// A segment that is open now.
 pub struct Warmed<D: Disk> {
-    pub(crate) base: Offset,
+    pub(crate) summary: Summary,
     pub(crate) open: OpenSegment<D::File>,
 }
 
@@ -55,7 +55,7 @@ impl<D: Disk> WarmUp<D> {
         };
         let (_, position) = open.index.at_or_before(base, self.from);
         self.touch(&*open.file, position)?;
-        Ok(is_new.then_some(Warmed { base, open }))
+        Ok(is_new.then_some(Warmed { summary: self.summary, open }))
     }
 
     fn touch(&self, file: &D::File, position: u64) -> Result<(), LogError> {

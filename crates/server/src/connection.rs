@@ -186,7 +186,9 @@ impl Connection {
 
     /// Whether one more request may be begun, or read.
     fn may_begin(&self, limits: &Limits) -> bool {
-        self.under_way.len() < limits.in_flight_max && self.under_way.held_bytes < HELD_BYTES_MAX
+        self.under_way.len() < limits.in_flight_max
+            && self.under_way.held_bytes < HELD_BYTES_MAX
+            && !self.under_way.is_next_held_up()
     }
 
     /// Bytes of the frame that has begun to arrive.
@@ -303,6 +305,11 @@ impl UnderWay {
         self.answers.is_empty()
     }
 
+    /// Whether the newest request has to be finished before the next one may begin.
+    fn is_next_held_up(&self) -> bool {
+        matches!(self.answers.back(), Some((Answer::InOrder(..), _)))
+    }
+
     /// The oldest answer. The younger ones make progress meanwhile.
     async fn next(&mut self, node: &Node) -> Answered {
         std::future::poll_fn(|context| self.poll(node, context)).await
@@ -321,7 +328,7 @@ impl UnderWay {
         let Some((oldest, _)) = self.answers.front_mut() else { return Poll::Pending };
         let answered = match oldest {
             Answer::Now(_) => self.answers.pop_front().map(|(answer, _)| answer),
-            Answer::Later(future, under_way) => {
+            Answer::Later(future, under_way) | Answer::InOrder(future, under_way) => {
                 match node.guarded(|| Pin::new(future).poll(context)) {
                     Poll::Ready(answered) => {
                         drop(under_way.take());

@@ -4,6 +4,7 @@
 //! path in order: `connection.rs` → `kafka/produce.rs` → `towpath_driver`'s `produce.rs` → the log.
 
 mod clock;
+mod cold_reads;
 mod complaints;
 mod connection;
 pub mod disk;
@@ -19,6 +20,7 @@ mod outgoing;
 mod plain_memory;
 mod progress;
 mod publish;
+mod reads;
 mod self_test;
 mod topics;
 pub mod verify;
@@ -30,6 +32,7 @@ pub use limits::{Charge, Ledger, Limits, TOO_FEW_FILES, leaves_files_for_data};
 pub use listener::KafkaListener;
 pub use metrics::Metrics;
 pub use node::{Node, NodeSettings, SystemDriver, Unavailable, random_uuid};
+pub use plain_memory::PlainTurn;
 pub use progress::Progress;
 pub use publish::{Acknowledged, Appended, PublishError};
 pub use self_test::SelfTestError;

@@ -11,7 +11,6 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use towpath_coordinator::{groups, publishers};
 use towpath_driver::{
     Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Place, ScrubWork, Settings,
@@ -19,9 +18,10 @@ use towpath_driver::{
 };
 use towpath_log::{Identity, WriteAheadLimits};
 use towpath_metadata as metadata;
-use towpath_model::{BrokerId, Offset, TopicPartition, Uuid};
+use towpath_model::{BrokerId, TopicPartition, Uuid};
 
 use crate::clock::SystemClock;
+use crate::cold_reads::ColdReads;
 use crate::complaints::Complaints;
 use crate::disk::NodeDisk;
 use crate::guard::Guard;
@@ -29,7 +29,7 @@ use crate::health;
 use crate::kafka::FetchSessions;
 use crate::limits::{Ledger, Limits};
 use crate::metrics::{Metrics, SyncTimes};
-use crate::plain_memory::PlainMemory;
+use crate::plain_memory::{PlainMemory, PlainTurn};
 use crate::progress::Progress;
 use crate::waiters::{Wait, Waiters};
 
@@ -59,8 +59,6 @@ const COMPACTION_REST_MIN: Duration = Duration::from_millis(100);
 /// How many times as long as it has read a scrub rests.
 const SCRUB_REST: u32 = 9;
 const COMPACTION_REST_MAX: Duration = Duration::from_secs(15);
-/// Reads of one data directory that wait for its device at once.
-const COLD_READS_MAX: usize = 4;
 
 /// Between two rounds of upkeep.
 const UPKEEP_EVERY: Duration = Duration::from_secs(1);
@@ -101,7 +99,7 @@ pub struct Node {
     http_address: OnceLock<SocketAddr>,
     guard: Guard,
     /// Who may wait for a device to read, by data directory.
-    cold_reads: Vec<Semaphore>,
+    cold_reads: Vec<ColdReads>,
     stopping: Arc<AtomicBool>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
@@ -149,7 +147,7 @@ impl Node {
             metrics,
             complaints: Complaints::default(),
             guard: Guard::new(1 < settings.data.len()),
-            cold_reads: settings.data.iter().map(|_| Semaphore::new(COLD_READS_MAX)).collect(),
+            cold_reads: settings.data.iter().map(|_| ColdReads::new()).collect(),
             settings,
             http_address: OnceLock::new(),
             stopping,
@@ -200,17 +198,8 @@ impl Node {
         kafka.chain(http).collect::<Vec<_>>().join(",")
     }
 
-    /// Brings records into memory, on a thread that may wait for the device. When it cannot be done, the
-    /// read that follows says why.
-    pub(crate) async fn warm_up(&self, id: TopicPartition, from: Offset, max_bytes: usize) {
-        let Some(volume) = self.driver.volume_of(id) else { return };
-        // Closed never; so many at once, so that a disk that does not answer holds up its own readers.
-        let Ok(_permit) = self.cold_reads[volume.0].acquire().await else { return };
-        let driver = Arc::clone(&self.driver);
-        let warmed = tokio::task::spawn_blocking(move || driver.warm_up(id, from, max_bytes)).await;
-        if let Ok(Err(error)) = warmed {
-            tracing::debug!(%error, "records could not be brought into memory");
-        }
+    pub(crate) fn cold_reads(&self, volume: VolumeIndex) -> &ColdReads {
+        &self.cold_reads[volume.0]
     }
 
     /// Does what may touch a disk, so that it holds up no other work for long.
@@ -246,8 +235,14 @@ impl Node {
         &self.ledger
     }
 
-    pub(crate) fn plain_memory(&self) -> &PlainMemory {
+    pub(crate) fn plain_memory(&self) -> &Arc<PlainMemory> {
         &self.plain_memory
+    }
+
+    /// Waits for the memory in which large batches are looked at. To be awaited in a task that does
+    /// nothing else meanwhile, and to be used at once.
+    pub async fn plain_turn(&self) -> PlainTurn {
+        self.plain_memory.turn().await
     }
 
     pub(crate) fn sessions(&self) -> &FetchSessions {

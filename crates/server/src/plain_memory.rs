@@ -8,14 +8,16 @@
 //! [`PLAIN_BYTES_MAX`] or what a topic with larger batches allows. Both buffers are taken whole at
 //! their first use: growing by doubling would leave as much again with the allocator.
 //!
-//! Looking is work without waiting, so a thread that waits for the large buffer waits as long as
-//! others work on theirs.
+//! Looking at a large one takes milliseconds, so it is done where a worker is not held up, and whoever
+//! waits for the buffer waits in a task and not in a thread.
 
 use std::cell::RefCell;
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::Arc;
 
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use towpath_records::{InvalidBatch, Scratch};
 
+use crate::disk::off_worker;
 use crate::publish::PublishError;
 
 /// Largest batch after decompression, for topics with batches of ordinary size: a bomb ends here,
@@ -30,7 +32,7 @@ thread_local! {
 
 /// The large buffer, for one batch at a time.
 pub(crate) struct PlainMemory {
-    large: Mutex<Large>,
+    large: Arc<Mutex<Large>>,
 }
 
 struct Large {
@@ -39,24 +41,51 @@ struct Large {
     is_used: bool,
 }
 
+/// The use of the large buffer. Held for one batch, and never while something is waited for.
+pub struct PlainTurn(OwnedMutexGuard<Large>);
+
+impl PlainTurn {
+    fn new(mut large: OwnedMutexGuard<Large>) -> PlainTurn {
+        large.is_used = true;
+        PlainTurn(large)
+    }
+
+    /// The buffer.
+    pub fn scratch(&mut self) -> &mut Scratch {
+        &mut self.0.scratch
+    }
+}
+
+impl Drop for PlainTurn {
+    fn drop(&mut self) {
+        // What a topic with very large batches needed beyond the usual.
+        self.0.scratch.shrink();
+    }
+}
+
 impl Default for PlainMemory {
     fn default() -> Self {
         let large = Large { scratch: Scratch::with_room(PLAIN_BYTES_MAX), is_used: false };
-        PlainMemory { large: Mutex::new(large) }
+        PlainMemory { large: Arc::new(Mutex::new(large)) }
     }
 }
 
 impl PlainMemory {
     /// Runs `look` on a compressed batch of `bytes`, with memory and with how much of it may be
-    /// used: the second time, if there is one, `plain_bytes_max`.
+    /// used: the second time, if there is one, `plain_bytes_max`. With a turn, only that one.
+    ///
+    /// # Errors
+    /// [`PublishError::PlainMemoryTaken`]: others use the large buffer; [`PlainMemory::turn`] waits
+    /// for it.
     pub(crate) fn look<T>(
         &self,
         bytes: usize,
         plain_bytes_max: usize,
+        turn: Option<PlainTurn>,
         mut look: impl FnMut(&mut Scratch, usize) -> Result<T, PublishError>,
     ) -> Result<T, PublishError> {
         let small = plain_bytes_max.min(SMALL_BYTES);
-        if bytes <= small {
+        if turn.is_none() && bytes <= small {
             let looked = SMALL.with_borrow_mut(|scratch| look(scratch, small));
             let is_too_small = |error: &PublishError| {
                 matches!(error, PublishError::Invalid(InvalidBatch::PlainTooLarge { .. }))
@@ -65,21 +94,28 @@ impl PlainMemory {
                 return looked;
             }
         }
-        let mut large = self.large.lock().unwrap_or_else(PoisonError::into_inner);
-        large.is_used = true;
-        let looked = look(&mut large.scratch, plain_bytes_max);
-        // What a topic with very large batches needed beyond the usual.
-        large.scratch.shrink();
-        looked
+        let turn = turn.or_else(|| {
+            let large = Arc::clone(&self.large).try_lock_owned().ok()?;
+            Some(PlainTurn::new(large))
+        });
+        let mut turn = turn.ok_or(PublishError::PlainMemoryTaken)?;
+        off_worker(|| look(turn.scratch(), plain_bytes_max))
+    }
+
+    /// Runs `look` with this thread's own buffer, and with how much of it may be used.
+    pub(crate) fn look_small<T>(look: impl FnOnce(&mut Scratch, usize) -> T) -> T {
+        SMALL.with_borrow_mut(|scratch| look(scratch, SMALL_BYTES))
+    }
+
+    /// Waits for the large buffer. To be awaited in a task that does nothing else meanwhile: a turn
+    /// that has come and is not used is kept from all others.
+    pub(crate) async fn turn(&self) -> PlainTurn {
+        PlainTurn::new(Arc::clone(&self.large).lock_owned().await)
     }
 
     /// Gives the large buffer back if nobody has used it since the last call.
     pub(crate) fn release_idle(&self) {
-        let mut large = match self.large.try_lock() {
-            Ok(large) => large,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Ok(mut large) = self.large.try_lock() else { return };
         if !std::mem::take(&mut large.is_used) {
             large.scratch.release();
         }
@@ -98,7 +134,7 @@ mod tests {
     fn a_batch_that_outgrows_the_small_buffer_is_looked_at_once_more_in_the_large_one() {
         let memory = PlainMemory::default();
         let mut caps = Vec::new();
-        let looked = memory.look(10, PLAIN_BYTES_MAX, |_, cap| {
+        let looked = memory.look(10, PLAIN_BYTES_MAX, None, |_, cap| {
             caps.push(cap);
             too_large(cap)
         });
@@ -110,7 +146,7 @@ mod tests {
     fn a_batch_that_is_large_as_it_came_is_looked_at_once() {
         let memory = PlainMemory::default();
         let mut caps = Vec::new();
-        let looked = memory.look(SMALL_BYTES + 1, PLAIN_BYTES_MAX, |_, cap| {
+        let looked = memory.look(SMALL_BYTES + 1, PLAIN_BYTES_MAX, None, |_, cap| {
             caps.push(cap);
             Ok(())
         });
@@ -122,11 +158,21 @@ mod tests {
     fn a_topic_that_allows_little_gets_no_second_look() {
         let memory = PlainMemory::default();
         let mut caps = Vec::new();
-        let looked = memory.look(10, 1_000, |_, cap| {
+        let looked = memory.look(10, 1_000, None, |_, cap| {
             caps.push(cap);
             too_large(cap)
         });
         assert!(looked.is_err());
         assert_eq!(caps, [1_000]);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_in_a_thread_for_the_large_buffer() {
+        let memory = PlainMemory::default();
+        let turn = memory.turn().await;
+        let look = |turn| memory.look(SMALL_BYTES + 1, PLAIN_BYTES_MAX, turn, |_, _| Ok(()));
+        assert!(matches!(look(None), Err(PublishError::PlainMemoryTaken)));
+        assert!(look(Some(turn)).is_ok());
+        assert!(look(None).is_ok());
     }
 }

@@ -11,12 +11,16 @@ use towpath_records::{
 };
 use towpath_replication::Acks;
 
+use crate::disk::off_worker;
 use crate::node::Node;
-use crate::plain_memory::PLAIN_BYTES_MAX;
+use crate::plain_memory::{PLAIN_BYTES_MAX, PlainTurn};
 use crate::waiters::Wait;
 
 /// A topic that takes larger batches also takes this many times their size after decompression.
 const PLAIN_BYTES_PER_BYTE: usize = 4;
+
+/// A batch of more bytes is not compressed in a worker: gzip takes a millisecond for 50 KiB.
+const COMPRESSED_HERE_MAX: usize = 64 * 1024;
 
 /// A batch that is as safe as was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +50,9 @@ pub enum PublishError {
         /// What is allowed.
         max: usize,
     },
+    /// The memory in which large batches are looked at is in use: not appended.
+    #[error("the memory for large batches is in use: try again")]
+    PlainMemoryTaken,
     /// Not appended.
     #[error(transparent)]
     NotAppended(#[from] ProduceFailure),
@@ -141,11 +148,25 @@ impl Node {
         batch: &mut [u8],
         acks: Acks,
     ) -> Result<Appended, PublishError> {
+        self.append_with(id, config, batch, acks, None)
+    }
+
+    /// [`Node::append`] after [`PublishError::PlainMemoryTaken`], with the memory.
+    pub(crate) fn append_with(
+        &self,
+        id: TopicPartition,
+        config: &TopicConfig,
+        batch: &mut [u8],
+        acks: Acks,
+        turn: Option<PlainTurn>,
+    ) -> Result<Appended, PublishError> {
         let now = self.driver().clock().now();
         let rules = rules(config, now);
-        let checked = self.check(batch, &rules, wanted_codec(config));
-        let (validated, mut again) = checked.inspect_err(|_| {
-            self.metrics().batches_refused.inc();
+        let checked = self.check(batch, &rules, wanted_codec(config), turn);
+        let (validated, mut again) = checked.inspect_err(|error| {
+            if !matches!(error, PublishError::PlainMemoryTaken) {
+                self.metrics().batches_refused.inc();
+            }
         })?;
         let bytes = again.as_deref_mut().unwrap_or(batch);
         let max = usize::try_from(config.segment_bytes).unwrap_or(usize::MAX);
@@ -173,13 +194,18 @@ impl Node {
         batch: &[u8],
         rules: &ProduceRules,
         wanted: Option<Compression>,
+        turn: Option<PlainTurn>,
     ) -> Result<(Validated, Option<Vec<u8>>), PublishError> {
         let codec = BatchHeader::parse(batch).ok().and_then(|header| header.compression().ok());
         if codec.is_none_or(|codec| codec == Compression::None) {
             // What is in the clear already needs no memory to be looked at.
-            return check_in(&mut Scratch::new(), batch, rules, wanted);
+            let check = || check_in(&mut Scratch::new(), batch, rules, wanted);
+            let is_slow = wanted.is_some_and(|wanted| codec != Some(wanted));
+            let is_long = is_slow && COMPRESSED_HERE_MAX < batch.len();
+            return if is_long { off_worker(check) } else { check() };
         }
-        self.plain_memory().look(batch.len(), rules.plain_bytes_max, |scratch, plain_bytes_max| {
+        let plain_bytes_max = rules.plain_bytes_max;
+        self.plain_memory().look(batch.len(), plain_bytes_max, turn, |scratch, plain_bytes_max| {
             let rules = ProduceRules { plain_bytes_max, ..*rules };
             check_in(scratch, batch, &rules, wanted)
         })

@@ -12,11 +12,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use towpath_log::disk::{Disk, DiskFile};
-use towpath_log::{DataDirectory, Identity, Log, LogConfig, LogPlace, WriteAheadLimits};
-use towpath_model::{
-    BrokerId, LeaderEpoch, Now, Offset, PartitionIndex, Time, Timestamp, TopicName, Uuid,
+use towpath_log::{
+    DataDirectory, Identity, LOOKUP_PLAIN_BYTES_MAX, Log, LogConfig, LogPlace, Patience,
+    TimeLookup, TimeQuery, TimeStep, WriteAheadLimits,
 };
-use towpath_records::{BatchBuilder, BatchHeader, Compression, set_leader_epoch};
+use towpath_model::{BrokerId, LeaderEpoch, Now, PartitionIndex, Time, Timestamp, TopicName, Uuid};
+use towpath_records::{BatchBuilder, BatchHeader, Compression, Scratch, set_leader_epoch};
 use towpath_sim::{SimDisk, Trace};
 
 use crate::shape::Shape;
@@ -204,13 +205,24 @@ fn read(log: &Log<SimDisk>, mut shape: Shape) -> Shape {
     let batches = log.batches(start, end).take_while(Result::is_ok).count();
     let producers = log.load_producers(end).is_some();
     shape = shape.size(headers).size(batches).size(producers.into());
-    shape = match log.offset_for_timestamp(Timestamp(1_700_000_005_000), end) {
-        Ok(found) => shape.size(found.is_some().into()),
-        Err(error) => shape.error(&error),
-    };
-    match log.max_timestamp(Offset(end.0)) {
-        Ok(found) => shape.size(found.is_some().into()),
-        Err(error) => shape.error(&error),
+    for query in [TimeQuery::AtOrAfter(Timestamp(1_700_000_005_000)), TimeQuery::Newest] {
+        shape = look_up(log.time_lookup(query, start, end), shape);
+    }
+    shape
+}
+
+fn look_up(mut lookup: TimeLookup<SimDisk>, shape: Shape) -> Shape {
+    let mut scratch = Scratch::new();
+    loop {
+        match lookup.advance(Patience::Patient) {
+            Err(error) => return shape.error(&error),
+            Ok(TimeStep::Done) => return shape.size(lookup.found().is_some().into()),
+            Ok(TimeStep::Look) => {
+                if let Err(error) = lookup.look(LOOKUP_PLAIN_BYTES_MAX, &mut scratch) {
+                    return shape.error(&error);
+                }
+            }
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use towpath_records::{
 };
 
 use super::fixture::*;
+use super::timestamps::find;
 use crate::testing::{Dice, MemoryDisk};
-use crate::{Compacted, CompactionError, CompactionRules, ReadError, Retention, Step};
+use crate::{Compacted, CompactionError, CompactionRules, ReadError, Retention, Step, TimeQuery};
 
 const RULES: CompactionRules = CompactionRules {
     min_lag: Duration::ZERO,
@@ -150,10 +151,10 @@ fn of_each_key_the_newest_record_stays_where_it_was() {
     let state = log.compaction_state(&RULES, now(3000), log.log_end_offset());
     assert!(!state.is_due && state.dirty_bytes == 0 && 0 < state.clean_bytes);
     // By time, across the gaps.
-    let found = |at: i64| log.offset_for_timestamp(Timestamp(at), Offset(81)).unwrap();
+    let found = |at: i64| find(&log, TimeQuery::AtOrAfter(Timestamp(at)), 81);
     assert_eq!(found(0).map(|(_, offset, _)| offset), Some(Offset(72)));
     assert_eq!(found(1037).map(|(_, offset, _)| offset), Some(Offset(74)));
-    assert_eq!(log.max_timestamp(Offset(80)).unwrap().map(|(_, o, _)| o), Some(Offset(79)));
+    assert_eq!(find(&log, TimeQuery::Newest, 80).map(|(_, o, _)| o), Some(Offset(79)));
     // A read in the middle of a gap begins with what follows it.
     let slice = log.read(Offset(10), Offset(81), 10_000, true).unwrap().unwrap();
     assert_eq!(slice.first_offset, Offset(72));
@@ -253,8 +254,8 @@ fn a_segment_that_is_left_without_records_still_ends_where_it_ended() {
     assert_eq!(log.read(Offset(0), Offset(1), 1000, true).unwrap().map(|s| s.len), None);
     let first = log.read(Offset(0), Offset(26), 10_000, true).unwrap().unwrap();
     assert_eq!(first.first_offset, Offset(1));
-    assert_eq!(log.offset_for_timestamp(Timestamp(0), Offset(26)).unwrap().unwrap().1, Offset(1));
-    assert_eq!(log.max_timestamp(Offset(1)).unwrap(), None);
+    assert_eq!(find(&log, TimeQuery::AtOrAfter(Timestamp(0)), 26).unwrap().1, Offset(1));
+    assert_eq!(find(&log, TimeQuery::Newest, 1), None);
 }
 
 #[test]

@@ -1,16 +1,43 @@
 use towpath_model::{LeaderEpoch, Offset, Timestamp};
-use towpath_records::{Compression, set_log_append_time};
+use towpath_records::{Compression, Scratch, set_log_append_time};
 
 use super::fixture::*;
 use crate::testing::{Dice, MemoryDisk};
+use crate::timestamps::{
+    AtRecord, LOOKUP_PLAIN_BYTES_MAX, Patience, TimeLookup, TimeQuery, TimeStep,
+};
+use crate::{LogError, ReadError};
 
-const CODECS: [Compression; 5] = [
-    Compression::None,
-    Compression::Gzip,
-    Compression::Snappy,
-    Compression::Lz4,
-    Compression::Zstd,
-];
+/// Looks without patience and with little memory first, each time.
+pub(super) fn find(log: &TestLog, query: TimeQuery, end: i64) -> Option<AtRecord> {
+    let mut lookup = log.time_lookup(query, Offset::ZERO, Offset(end));
+    loop {
+        let found = in_steps(&mut lookup).unwrap();
+        assert!(log.has_seen(&mut lookup));
+        match lookup.goes_on_at() {
+            Some(from) => lookup = log.time_lookup(query, from, Offset(end)),
+            None => return found,
+        }
+    }
+}
+
+fn in_steps(lookup: &mut TimeLookup<MemoryDisk>) -> Result<Option<AtRecord>, ReadError> {
+    let mut scratch = Scratch::new();
+    loop {
+        let step = match lookup.advance(Patience::Hasty(70)) {
+            Err(ReadError::NotResident) => lookup.advance(Patience::Patient)?,
+            step => step?,
+        };
+        match step {
+            TimeStep::Done => return Ok(lookup.found()),
+            TimeStep::Look => {
+                if !lookup.look(10, &mut scratch)? {
+                    assert!(lookup.look(LOOKUP_PLAIN_BYTES_MAX, &mut scratch)?);
+                }
+            }
+        }
+    }
+}
 
 #[test]
 fn the_first_record_that_is_not_older_is_found_among_unordered_times() {
@@ -23,7 +50,8 @@ fn the_first_record_that_is_not_older_is_found_among_unordered_times() {
         let at = log.log_end_offset();
         let batch_times: Vec<i64> =
             (0..1 + dice.below(5)).map(|_| n * 10 + dice.below(200) as i64).collect();
-        let batch = batch(at, &batch_times, 40, CODECS[n as usize % CODECS.len()]);
+        let batch =
+            batch(at, &batch_times, 40, Compression::ALL[n as usize % Compression::ALL.len()]);
         try_append(&mut log, &batch, 1).unwrap();
         times.extend(batch_times);
     }
@@ -44,7 +72,8 @@ fn check(log: &mut TestLog, times: &[i64]) {
         let known = || (start..end).map(|offset| (times[offset], offset as i64));
         for at in (0..850).step_by(3) {
             let expected = known().find(|(time, _)| at <= *time);
-            let found = log.offset_for_timestamp(Timestamp(at), Offset(end as i64)).unwrap();
+            let query = TimeQuery::AtOrAfter(Timestamp(at));
+            let found = find(log, query, end as i64);
             let found = found.map(|(time, offset, epoch)| {
                 assert_eq!(epoch, LeaderEpoch(0));
                 (time.0, offset.0)
@@ -55,7 +84,7 @@ fn check(log: &mut TestLog, times: &[i64]) {
             Some(best) if next.0 <= best.0 => Some(best),
             _ => Some(next),
         });
-        let found = log.max_timestamp(Offset(end as i64)).unwrap();
+        let found = find(log, TimeQuery::Newest, end as i64);
         assert_eq!(found.map(|(time, offset, _)| (time.0, offset.0)), newest, "end {end}");
     }
 }
@@ -70,10 +99,10 @@ fn the_brokers_time_counts_where_the_topic_says_so() {
         set_log_append_time(&mut batch, Timestamp(wall));
         try_append(&mut log, &batch, wall).unwrap();
     }
-    let found = log.offset_for_timestamp(Timestamp(101), Offset(6)).unwrap().unwrap();
+    let found = find(&log, TimeQuery::AtOrAfter(Timestamp(101)), 6).unwrap();
     assert_eq!((found.0, found.1), (Timestamp(200), Offset(3)));
-    assert_eq!(log.offset_for_timestamp(Timestamp(201), Offset(6)).unwrap(), None);
-    let newest = log.max_timestamp(Offset(6)).unwrap().unwrap();
+    assert_eq!(find(&log, TimeQuery::AtOrAfter(Timestamp(201)), 6), None);
+    let newest = find(&log, TimeQuery::Newest, 6).unwrap();
     assert_eq!((newest.0, newest.1), (Timestamp(200), Offset(3)));
 }
 
@@ -82,6 +111,27 @@ fn an_empty_log_has_no_times() {
     let disk = MemoryDisk::default();
     let (directory, _) = open(&disk);
     let (log, _) = open_log(&directory, 0);
-    assert_eq!(log.max_timestamp(Offset(0)).unwrap(), None);
-    assert_eq!(log.offset_for_timestamp(Timestamp(0), Offset(0)).unwrap(), None);
+    assert_eq!(find(&log, TimeQuery::Newest, 0), None);
+    assert_eq!(find(&log, TimeQuery::AtOrAfter(Timestamp(0)), 0), None);
+}
+
+/// A lookup holds no lock: meanwhile a segment that it has not opened yet may go.
+#[test]
+fn a_lookup_whose_segments_went_meanwhile_has_to_be_begun_anew() {
+    let disk = MemoryDisk::default();
+    let (directory, _) = open(&disk);
+    let (mut log, _) = open_log(&directory, 0);
+    while log.segment_count() < 4 {
+        let at = log.log_end_offset();
+        try_append(&mut log, &batch(at, &[at.0 + 100], 40, Compression::None), 1).unwrap();
+    }
+    drop((log, directory));
+    let (directory, _) = open(&disk);
+    let (mut log, _) = open_log(&directory, 0);
+    let end = log.log_end_offset();
+    let mut lookup = log.time_lookup(TimeQuery::AtOrAfter(Timestamp(0)), Offset::ZERO, end);
+    assert!(matches!(lookup.advance(Patience::Hasty(1_000)), Err(ReadError::NotResident)));
+    log.start_moves_to(end).unwrap();
+    assert!(matches!(in_steps(&mut lookup), Err(ReadError::Log(LogError::Io { .. })) | Ok(_)));
+    assert!(!log.has_seen(&mut lookup));
 }

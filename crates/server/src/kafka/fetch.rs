@@ -19,8 +19,10 @@ use towpath_protocol::{Blob, ErrorCode};
 use super::fetch_sessions::{Ask, Plan, Session, Told, TopicKey};
 use super::{Handled, Incoming, Unanswerable, errors, topic_id, wire_id};
 use crate::connection::File;
+use crate::disk::off_worker;
 use crate::node::Node;
 use crate::outgoing::Region;
+use crate::reads::WARM_BYTES_MAX;
 
 /// From this version on topics are named by id (KIP-516).
 const IDS_SINCE: i16 = 13;
@@ -168,9 +170,6 @@ impl Drop for Watches<'_> {
     }
 }
 
-/// Most bytes that are brought into memory for one request: the rest comes with its next one.
-const WARM_BYTES_MAX: usize = 4 * 1024 * 1024;
-
 /// Finds records without waiting for a device here: threads that may wait bring into memory what is
 /// not there.
 async fn find_warm(node: &Node, wants: &Wants) -> Vec<Found> {
@@ -185,7 +184,8 @@ async fn find_warm(node: &Node, wants: &Wants) -> Vec<Found> {
             node.warm_up(id, from, bytes).await;
         }
     }
-    if is_any_cold { find(node, wants, true) } else { found }
+    // Some of it may be gone from memory again already.
+    if is_any_cold { off_worker(|| find(node, wants, true)) } else { found }
 }
 
 fn find(node: &Node, wants: &Wants, may_wait: bool) -> Vec<Found> {

@@ -16,23 +16,19 @@ use crate::node::Node;
 /// From this version on answers carry the record's leader epoch.
 const EPOCH_SINCE: i16 = 4;
 
-pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
+pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
     let request: ListOffsetsRequest<'_> = incoming.decode()?;
     let stable_only = request.isolation_level == 1;
-    let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
-        name: topic.name,
-        partitions: answer_topic(
-            node,
-            incoming.version,
-            topic.name,
-            &topic.partitions,
-            stable_only,
-        ),
-    });
-    incoming.answer(&ListOffsetsResponse { topics: topics.collect(), ..Default::default() })
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let (version, asked) = (incoming.version, &topic.partitions);
+        let partitions = answer_topic(node, version, topic.name, asked, stable_only).await;
+        topics.push(ListOffsetsTopicResponse { name: topic.name, partitions });
+    }
+    incoming.answer(&ListOffsetsResponse { topics, ..Default::default() })
 }
 
-fn answer_topic(
+async fn answer_topic(
     node: &Node,
     version: i16,
     topic: &str,
@@ -49,7 +45,7 @@ fn answer_topic(
         answers.push(if 1 < count {
             refused(partition, ErrorCode::InvalidRequest)
         } else {
-            answer(node, version, topic, partition, stable_only)
+            answer(node, version, topic, partition, stable_only).await
         });
     }
     answers
@@ -69,7 +65,7 @@ fn query(version: i16, timestamp: i64) -> Result<Option<OffsetQuery>, ErrorCode>
     }
 }
 
-fn answer(
+async fn answer(
     node: &Node,
     version: i16,
     topic: &str,
@@ -86,7 +82,7 @@ fn answer(
     };
     let epoch = Some(asked.current_leader_epoch).filter(|epoch| 0 <= *epoch).map(LeaderEpoch);
     let found = match query {
-        Some(query) => driver.find_offset(id, epoch, stable_only, query),
+        Some(query) => node.find_offset(id, epoch, stable_only, query).await,
         None => driver.position(id, epoch).map(|_| None),
     };
     match found {

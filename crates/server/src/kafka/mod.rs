@@ -111,6 +111,9 @@ impl Answered {
 pub(crate) enum Answer {
     Now(Answered),
     Later(Pin<Box<dyn Future<Output = Answered> + Send>>, Option<UnderWay>),
+    /// Still to come, and so is a part of what the request does: the requests behind it may not begin
+    /// before, or they would overtake it.
+    InOrder(Pin<Box<dyn Future<Output = Answered> + Send>>, Option<UnderWay>),
 }
 
 impl Answer {
@@ -118,6 +121,7 @@ impl Answer {
     fn timed(self, under_way: UnderWay) -> Answer {
         match self {
             Answer::Later(future, _) => Answer::Later(future, Some(under_way)),
+            Answer::InOrder(future, _) => Answer::InOrder(future, Some(under_way)),
             now @ Answer::Now(_) => now,
         }
     }
@@ -278,7 +282,7 @@ fn begin(mut future: Pin<Box<dyn Future<Output = Answered> + Send>>) -> Answer {
 async fn dispatch(node: Arc<Node>, incoming: Incoming) -> Handled {
     match incoming.api_key {
         ApiKey::Produce | ApiKey::Fetch => unreachable!("begun by themselves"),
-        ApiKey::ListOffsets => list_offsets::handle(&node, &incoming),
+        ApiKey::ListOffsets => list_offsets::handle(&node, &incoming).await,
         ApiKey::Metadata => metadata::handle(&node, &incoming).await,
         ApiKey::OffsetCommit => offset_commit::handle(&node, &incoming).await,
         ApiKey::OffsetFetch => offset_fetch::handle(&node, &incoming).await,

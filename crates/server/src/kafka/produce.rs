@@ -22,6 +22,7 @@ use super::{
     Answer, Answered, Handled, Incoming, Unanswerable, answered, errors, topic_id, wire_id,
 };
 use crate::node::Node;
+use crate::plain_memory::PlainTurn;
 use crate::publish::{Acknowledged, Appended, PublishError};
 
 /// The first version that may carry zstd (KIP-110).
@@ -86,7 +87,10 @@ pub(super) fn begin(node: &Arc<Node>, mut incoming: Incoming) -> Answer {
         Ok(asked) => asked,
         Err(Unanswerable(why)) => return Answer::Now(Answered::Close(why)),
     };
-    let begun = append_all(node, &mut incoming, &asked);
+    let mut begun = Vec::with_capacity(asked.parts.len());
+    if !append_all(node, &mut incoming, &asked, &mut begun, None) {
+        return begin_in_turn(node, incoming, asked, begun);
+    }
     // The batches are in the log: their memory is not needed while they become durable.
     incoming.frame = BytesMut::new();
     let is_pending = |begun: &Begun| matches!(begun, Begun::Appended(_, a) if a.is_pending());
@@ -99,14 +103,53 @@ pub(super) fn begin(node: &Arc<Node>, mut incoming: Incoming) -> Answer {
         return Answer::Now(answered(conclude(&incoming, &asked, outcomes)));
     }
     let node = Arc::clone(node);
-    let outcomes = async move {
-        let mut outcomes = Vec::with_capacity(begun.len());
-        for (part, begun) in asked.parts.iter().zip(begun) {
-            outcomes.push(wait(&node, &asked, part, begun).await);
+    Answer::Later(Box::pin(async move { acknowledge(&node, &incoming, &asked, begun).await }), None)
+}
+
+/// Appends the rest as soon as the memory for large batches is free. Waits in a task of its own: the
+/// connection's may stand still when the turn comes. It lives as long as those before it use theirs.
+fn begin_in_turn(
+    node: &Arc<Node>,
+    mut incoming: Incoming,
+    asked: Asked,
+    mut begun: Vec<Begun>,
+) -> Answer {
+    let node = Arc::clone(node);
+    let appending = {
+        let node = Arc::clone(&node);
+        async move {
+            loop {
+                let turn = node.plain_turn().await;
+                let append = || append_all(&node, &mut incoming, &asked, &mut begun, Some(turn));
+                if node.guarded(append) {
+                    break;
+                }
+            }
+            incoming.frame = BytesMut::new();
+            (incoming, asked, begun)
         }
-        answered(conclude(&incoming, &asked, outcomes))
     };
-    Answer::Later(Box::pin(outcomes), None)
+    let appending = tokio::spawn(appending);
+    let outcomes = async move {
+        match appending.await {
+            Ok((incoming, asked, begun)) => acknowledge(&node, &incoming, &asked, begun).await,
+            Err(_) => Answered::Close("the broker is stopping".to_owned()),
+        }
+    };
+    Answer::InOrder(Box::pin(outcomes), None)
+}
+
+async fn acknowledge(
+    node: &Node,
+    incoming: &Incoming,
+    asked: &Asked,
+    begun: Vec<Begun>,
+) -> Answered {
+    let mut outcomes = Vec::with_capacity(begun.len());
+    for (part, begun) in asked.parts.iter().zip(begun) {
+        outcomes.push(wait(node, asked, part, begun).await);
+    }
+    answered(conclude(incoming, asked, outcomes))
 }
 
 fn read(incoming: &Incoming) -> Result<Asked, Unanswerable> {
@@ -155,10 +198,17 @@ fn read(incoming: &Incoming) -> Result<Asked, Unanswerable> {
     Ok(Asked { acks, timeout, topics, parts })
 }
 
-fn append_all(node: &Node, incoming: &mut Incoming, asked: &Asked) -> Vec<Begun> {
+/// Appends every batch that is not begun yet. `false`: the next one needs the memory for large
+/// batches, which others use. A `turn` is for the first one.
+fn append_all(
+    node: &Node,
+    incoming: &mut Incoming,
+    asked: &Asked,
+    begun: &mut Vec<Begun>,
+    mut turn: Option<PlainTurn>,
+) -> bool {
     let mut found: Option<(usize, Result<Found, ErrorCode>)> = None;
-    let mut begun = Vec::with_capacity(asked.parts.len());
-    for part in &asked.parts {
+    for part in &asked.parts[begun.len()..] {
         let Some(acks) = asked.acks else {
             let refused = Outcome::refused(part.index, ErrorCode::InvalidRequiredAcks, None);
             begun.push(Begun::Refused(refused));
@@ -169,12 +219,20 @@ fn append_all(node: &Node, incoming: &mut Incoming, asked: &Asked) -> Vec<Begun>
             found = Some((part.topic, find(node, topic)));
         }
         let found = &found.as_ref().expect("just looked up").1;
-        begun.push(match append(node, incoming, found, topic, part, acks) {
+        begun.push(match append(node, incoming, found, topic, part, acks, turn.take()) {
             Ok(appended) => Begun::Appended(part.index, appended),
-            Err(outcome) => Begun::Refused(outcome),
+            Err(NotAppended::Refused(outcome)) => Begun::Refused(outcome),
+            Err(NotAppended::NotYet) => return false,
         });
     }
-    begun
+    true
+}
+
+/// Why a batch is not in the log.
+enum NotAppended {
+    Refused(Outcome),
+    /// It needs the memory for large batches.
+    NotYet,
 }
 
 /// The topic a batch is for, looked up once per request.
@@ -205,9 +263,11 @@ fn append(
     topic: &TopicRef,
     part: &Part,
     acks: Acks,
-) -> Result<Appended, Outcome> {
+    turn: Option<PlainTurn>,
+) -> Result<Appended, NotAppended> {
     let index = part.index;
-    let refused = |error, message| Err(Outcome::refused(index, error, message));
+    let refused =
+        |error, message| Err(NotAppended::Refused(Outcome::refused(index, error, message)));
     let found = match found {
         Ok(found) => found,
         Err(error) => return refused(*error, None),
@@ -226,8 +286,10 @@ fn append(
         return refused(ErrorCode::UnsupportedCompressionType, None);
     }
     let id = TopicPartition { topic: found.id, partition: PartitionIndex(index) };
-    node.append(id, &found.config, batch, acks)
-        .map_err(|error| explain(index, &topic_name(node, topic), &error))
+    node.append_with(id, &found.config, batch, acks, turn).map_err(|error| match error {
+        PublishError::PlainMemoryTaken => NotAppended::NotYet,
+        error => NotAppended::Refused(explain(index, &topic_name(node, topic), &error)),
+    })
 }
 
 fn topic_name(node: &Node, topic: &TopicRef) -> String {

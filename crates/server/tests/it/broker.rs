@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use towpath_driver::Settings;
 use towpath_model::BrokerId;
 use towpath_server::disk::NodeDisk;
-use towpath_server::{KafkaListener, Limits, Node, NodeSettings, random_uuid};
+use towpath_server::{KafkaListener, Limits, Node, NodeSettings, PlainTurn, random_uuid};
 
 use crate::wire::Wire;
 
@@ -82,6 +82,11 @@ impl Broker {
 
     pub(crate) fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// Takes the memory for large batches, as somebody who looks at one does.
+    pub(crate) fn plain_turn(&self) -> PlainTurn {
+        self.runtime.block_on(self.node.plain_turn())
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

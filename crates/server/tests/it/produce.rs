@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use towpath_model::Timestamp;
 use towpath_protocol::messages::*;
 use towpath_protocol::{ApiKey, ErrorCode};
+use towpath_records::{BatchBuilder, Compression};
 
 use crate::broker::Broker;
 use crate::wire::{Produced, Wire, batch, numbered, produce_request, produced};
@@ -24,6 +26,56 @@ fn pipelined_batches_keep_their_order() {
     }
     let wanted: Vec<String> = (0..count).map(|at| at.to_string()).collect();
     assert_eq!(wire.fetch("topic", 0).values(), wanted);
+}
+
+/// A batch that has `bytes` in the clear and few as it is sent.
+fn dense_batch(bytes: usize, timestamp: i64) -> Vec<u8> {
+    let timestamp = Timestamp(timestamp);
+    let mut builder = BatchBuilder::new(Compression::Zstd, timestamp);
+    builder.append(timestamp, None, Some(&vec![b'x'; bytes]), []).unwrap();
+    builder.build()
+}
+
+#[test]
+fn what_follows_a_large_batch_that_has_to_wait_for_memory_does_not_overtake_it() {
+    let broker = Broker::start();
+    let (mut wire, mut other) = (broker.connect(), broker.connect());
+    wire.create("topic", 1, &[]);
+    let turn = broker.plain_turn();
+    wire.send(9, &produce_request("topic", 0, -1, &dense_batch(3 << 20, 1_000)));
+    wire.send(9, &produce_request("topic", 0, -1, &batch(&["small"])));
+    // Others are served meanwhile, on as many connections as there are workers and more.
+    for at in 0..5 {
+        assert_eq!(other.produce("topic", &batch(&["other"])).base_offset, at);
+        other = broker.connect();
+    }
+    drop(turn);
+    assert_eq!(produced(&wire.receive(ApiKey::Produce, 9)).base_offset, 5);
+    assert_eq!(produced(&wire.receive(ApiKey::Produce, 9)).base_offset, 6);
+}
+
+#[test]
+fn a_lookup_by_time_that_needs_much_memory_waits_without_a_worker() {
+    let broker = Broker::start();
+    let mut other = broker.connect();
+    other.create("topic", 1, &[]);
+    assert_eq!(other.produce("topic", &dense_batch(3 << 20, 1_000)).base_offset, 0);
+    let turn = broker.plain_turn();
+    let partition = ListOffsetsPartition { timestamp: 500, ..Default::default() };
+    let topic = ListOffsetsTopic { name: "topic", partitions: vec![partition] };
+    let request = ListOffsetsRequest { replica_id: -1, topics: vec![topic], ..Default::default() };
+    let mut seekers: Vec<Wire> = (0..5).map(|_| broker.connect()).collect();
+    for seeker in &mut seekers {
+        seeker.send(7, &request);
+    }
+    assert_eq!(other.produce("topic", &batch(&["other"])).base_offset, 1);
+    drop(turn);
+    for seeker in &mut seekers {
+        let answer = seeker.receive(ApiKey::ListOffsets, 7);
+        let answer: ListOffsetsResponse<'_> = answer.read();
+        let found = &answer.topics[0].partitions[0];
+        assert_eq!((found.offset, found.timestamp), (0, 1_000));
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Compares what a log answers with what its ghost knows.
 
 use towpath_log::disk::DiskFile;
-use towpath_log::{Log, ReadError, Retention};
+use towpath_log::{
+    AtRecord, LOOKUP_PLAIN_BYTES_MAX, Log, Patience, ReadError, Retention, TimeQuery, TimeStep,
+};
 use towpath_model::{Offset, Timestamp};
-use towpath_records::{BatchHeader, split_batches};
+use towpath_records::{BatchHeader, Scratch, split_batches};
 
 use super::ghost::{FoundLog, Ghost, Handed};
 use crate::clock::SimClock;
@@ -127,7 +129,7 @@ pub(super) fn check_timestamp(
         len => Timestamp(all[rng.index(len)].0 + rng.below(3) as i64 - 1),
     };
     let expected = in_log().find(|(timestamp, _)| sought <= *timestamp);
-    let found = log.offset_for_timestamp(sought, limit).map_err(refused)?;
+    let found = find(log, TimeQuery::AtOrAfter(sought), limit, rng)?;
     let found = found.map(|(timestamp, offset, _)| (timestamp, offset));
     ensure!(
         found == expected,
@@ -135,7 +137,7 @@ pub(super) fn check_timestamp(
         "first record at or after {sought} below {limit}: {found:?}, should be {expected:?}"
     );
     let newest = in_log().map(|(timestamp, _)| timestamp).max();
-    let found = log.max_timestamp(limit).map_err(refused)?;
+    let found = find(log, TimeQuery::Newest, limit, rng)?;
     let found_newest = found.map(|(timestamp, ..)| timestamp);
     ensure!(
         found_newest == newest,
@@ -143,6 +145,35 @@ pub(super) fn check_timestamp(
         "newest timestamp below {limit} in [{start}, …): {found:?}, should be {newest:?}"
     );
     Ok(())
+}
+
+/// Looks with little patience and memory at first, as the server does.
+fn find(
+    log: &Log<SimDisk>,
+    query: TimeQuery,
+    limit: Offset,
+    rng: &mut Rng,
+) -> Result<Option<AtRecord>, Unread> {
+    let mut scratch = Scratch::new();
+    let patience = Patience::Hasty(rng.below(1_000));
+    let mut lookup = log.time_lookup(query, Offset::ZERO, limit);
+    loop {
+        let step = match lookup.advance(patience) {
+            Err(ReadError::NotResident) => lookup.advance(Patience::Patient),
+            step => step,
+        };
+        match (step.map_err(refused)?, lookup.goes_on_at()) {
+            (TimeStep::Look, _) => {
+                for plain_bytes_max in [100, LOOKUP_PLAIN_BYTES_MAX] {
+                    if lookup.look(plain_bytes_max, &mut scratch).map_err(refused)? {
+                        break;
+                    }
+                }
+            }
+            (TimeStep::Done, Some(from)) => lookup = log.time_lookup(query, from, limit),
+            (TimeStep::Done, None) => return Ok(lookup.found()),
+        }
+    }
 }
 
 /// What retention wants to remove, judged batch by batch (INV-T5).

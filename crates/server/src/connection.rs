@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::AsyncReadExt;
@@ -34,9 +35,9 @@ pub(crate) enum Ended {
     #[error("a frame of {length} bytes; the most is {max} (socket.request.max.bytes)")]
     FrameTooLarge { length: i32, max: usize },
     #[error("no request for {0:?} (connections.max.idle.ms)")]
-    Idle(std::time::Duration),
+    Idle(Duration),
     #[error("a request did not arrive within {0:?}")]
-    Slow(std::time::Duration),
+    Slow(Duration),
     #[error("{0}")]
     Refused(String),
     #[error(transparent)]
@@ -59,6 +60,9 @@ const HELD_BYTES_MAX: usize = 1024 * 1024;
 /// lines are filled all the same.
 #[cfg(target_os = "linux")]
 const UNSENT_MAX: u32 = 128 << 10;
+
+/// How long a connection may begin one request after the other before others get a turn.
+const TURN_MAX: Duration = Duration::from_micros(500);
 
 /// Answers gathered before they are written although more are ready.
 const GATHER_MAX: usize = 64;
@@ -125,10 +129,15 @@ impl Connection {
         // When the request that is arriving began, or the last one did; and its newest byte.
         let (mut since, mut last_byte_at) = (Instant::now(), Instant::now());
         loop {
+            let mut turn = Turn::default();
             while self.may_begin(&limits) && !*self.stop.borrow() {
                 let Some(frame) = self.next_frame()? else { break };
                 self.heard = true;
                 since = Instant::now();
+                if turn.is_over(since) {
+                    tokio::task::yield_now().await;
+                    turn = Turn::default();
+                }
                 let charge = std::mem::take(&mut self.charge);
                 let Connection { node, peer, .. } = &mut *self;
                 let answer = node.guarded(|| kafka::handle(node, peer, frame));
@@ -235,6 +244,20 @@ impl Connection {
             Answered::Close(why) => return Err(Ended::Refused(why)),
         }
         Ok(())
+    }
+}
+
+/// The time for which a connection begins one request after the other, while others wait for its
+/// worker.
+#[derive(Debug, Default)]
+struct Turn {
+    began: Option<Instant>,
+}
+
+impl Turn {
+    /// Whether the request that would begin `now` is for the next turn.
+    fn is_over(&mut self, now: Instant) -> bool {
+        TURN_MAX < now - *self.began.get_or_insert(now)
     }
 }
 
@@ -363,6 +386,14 @@ mod tests {
             input.put_bytes(7, read);
         }
         assert!(input.capacity() < needed + 2 * ROOM_MAX, "{}", input.capacity());
+    }
+
+    #[test]
+    fn a_turn_ends_after_its_time_however_many_requests_there_are() {
+        let (began, mut turn) = (Instant::now(), Turn::default());
+        assert!(!turn.is_over(began));
+        assert!(!turn.is_over(began + TURN_MAX));
+        assert!(turn.is_over(began + TURN_MAX + Duration::from_micros(1)));
     }
 
     #[test]

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use towpath_server::{Node, Progress, TOO_FEW_FILES, leaves_files_for_data};
+use towpath_server::{
+    ConnectionSlots, NoSlot, Node, Progress, TOO_FEW_FILES, leaves_files_for_data,
+};
 
 use crate::api_error::{ApiError, Code};
 use crate::app::App;
@@ -80,7 +82,7 @@ impl HttpListener {
         let mut app = App::new(node, readiness, stop.clone());
         app.has_local_names_only = self.has_local_names_only;
         let router = router(app.clone());
-        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let slots = ConnectionSlots::new(CONNECTIONS_MAX);
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -110,7 +112,7 @@ impl HttpListener {
 fn admit(
     app: &App,
     router: &Router,
-    slots: &Arc<Semaphore>,
+    slots: &ConnectionSlots,
     connections: &mut JoinSet<()>,
     socket: TcpStream,
     peer: SocketAddr,
@@ -126,8 +128,19 @@ fn admit(
     if !leaves_files_for_data(&socket) {
         return refused(TOO_FEW_FILES.to_owned());
     }
-    let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
-        return refused(format!("{CONNECTIONS_MAX} connections are open, which is the limit"));
+    let per_address_max = app.node.broker_config().connections_per_ip_max;
+    let slot = match slots.take(peer.ip(), per_address_max) {
+        Ok(slot) => slot,
+        Err(NoSlot::InAll) => {
+            return refused(format!("{CONNECTIONS_MAX} connections are open, which is the limit"));
+        }
+        Err(NoSlot::OfAddress) => {
+            return refused(format!(
+                "{per_address_max} connections from {} are open, which is the limit \
+                 (max.connections.per.ip)",
+                peer.ip().to_canonical()
+            ));
+        }
     };
     let (app, router) = (app.clone(), router.clone());
     connections.spawn(async move {

@@ -7,6 +7,7 @@ mod clock;
 mod cold_reads;
 mod complaints;
 mod connection;
+mod connection_slots;
 pub mod disk;
 mod first_bytes;
 mod guard;
@@ -27,6 +28,7 @@ pub mod verify;
 mod waiters;
 
 pub use clock::SystemClock;
+pub use connection_slots::{ConnectionSlot, ConnectionSlots, NoSlot};
 pub use first_bytes::Stranger;
 pub use limits::{Charge, Ledger, Limits, TOO_FEW_FILES, leaves_files_for_data};
 pub use listener::KafkaListener;

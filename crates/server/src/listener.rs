@@ -1,16 +1,16 @@
 //! Accepts Kafka connections, as many as the limit allows.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::connection;
+use crate::connection_slots::{ConnectionSlots, NoSlot};
 use crate::limits::{TOO_FEW_FILES, leaves_files_for_data};
 use crate::node::Node;
 
@@ -45,10 +45,7 @@ impl KafkaListener {
 
     /// Serves connections until `stop` changes; then closes them all.
     pub async fn serve(self, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
-        let slots = Slots {
-            all: Arc::new(Semaphore::new(node.limits().connections_max)),
-            by_address: Arc::default(),
-        };
+        let slots = ConnectionSlots::new(node.limits().connections_max);
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -74,50 +71,16 @@ impl KafkaListener {
     }
 }
 
-/// Room for connections, in all and per address.
-struct Slots {
-    all: Arc<Semaphore>,
-    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
-}
-
-/// One connection's room, given back when dropped.
-struct Slot {
-    _one_of_all: OwnedSemaphorePermit,
-    by_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    address: IpAddr,
-}
-
-impl Slots {
-    fn take(&self, address: IpAddr, per_address_max: usize) -> Result<Slot, &'static str> {
-        let all = Arc::clone(&self.all);
-        let one_of_all = all.try_acquire_owned().map_err(|_| "max.connections")?;
-        let mut by_address = self.by_address.lock().expect("no panic holds the counts");
-        let count = by_address.entry(address).or_default();
-        if per_address_max <= *count {
-            return Err("max.connections.per.ip");
-        }
-        *count += 1;
-        drop(by_address);
-        let by_address = Arc::clone(&self.by_address);
-        Ok(Slot { _one_of_all: one_of_all, by_address, address })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut by_address = self.by_address.lock().expect("no panic holds the counts");
-        if let Some(count) = by_address.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                by_address.remove(&self.address);
-            }
-        }
+fn property(full: NoSlot) -> &'static str {
+    match full {
+        NoSlot::InAll => "max.connections",
+        NoSlot::OfAddress => "max.connections.per.ip",
     }
 }
 
 fn admit(
     node: &Arc<Node>,
-    slots: &Slots,
+    slots: &ConnectionSlots,
     connections: &mut JoinSet<()>,
     socket: TcpStream,
     peer: SocketAddr,
@@ -133,9 +96,9 @@ fn admit(
     if !leaves_files_for_data(&socket) {
         return refused(TOO_FEW_FILES);
     }
-    let slot = match slots.take(peer.ip().to_canonical(), per_address_max) {
+    let slot = match slots.take(peer.ip(), per_address_max) {
         Ok(slot) => slot,
-        Err(limit) => return refused(&format!("as many are open as {limit} allows")),
+        Err(full) => return refused(&format!("as many are open as {} allows", property(full))),
     };
     let node = Arc::clone(node);
     connections.spawn(async move {
@@ -144,22 +107,4 @@ fn admit(
         node.metrics().connections.dec();
         drop(slot);
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn room_is_counted_in_all_and_per_address_and_given_back() {
-        let slots = Slots { all: Arc::new(Semaphore::new(3)), by_address: Arc::default() };
-        let (one, two) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let first = slots.take(one, 2).unwrap();
-        let _second = slots.take(one, 2).unwrap();
-        assert_eq!(slots.take(one, 2).err(), Some("max.connections.per.ip"));
-        let _third = slots.take(two, 2).unwrap();
-        assert_eq!(slots.take(two, 2).err(), Some("max.connections"));
-        drop(first);
-        assert!(slots.take(one, 2).is_ok());
-    }
 }

@@ -1,9 +1,12 @@
 //! What happens to requests that are wrong, and to peers that speak something else.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::TcpStream;
 
 use crate::support::Broker;
-use serde_json::Value;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_mistake_has_its_code() {
@@ -175,3 +178,19 @@ async fn metrics_and_the_description_are_served() {
     assert!(broker.get("/").await.body.contains("curl http://localhost/topics"));
     broker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_has_too_many_connections_is_told_so() {
+    let broker = Broker::start_with(true, &[("max.connections.per.ip", "2")]).await;
+    let first = TcpStream::connect(broker.address).await.unwrap();
+    let _second = TcpStream::connect(broker.address).await.unwrap();
+    let refused = broker.raw(b"").await;
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    let message = refused.refused(503, "OVERLOADED");
+    assert!(message.to_string().contains("max.connections.per.ip"), "{message}");
+    drop(first);
+    let is_served = async { while broker.exchange(GET_LIVEZ).await.starts_with("HTTP/1.1 503") {} };
+    tokio::time::timeout(Duration::from_secs(20), is_served).await.expect("room is given back");
+}
+
+const GET_LIVEZ: &[u8] = b"GET /livez HTTP/1.1\r\nhost: l\r\nconnection: close\r\n\r\n";

@@ -94,8 +94,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub(crate) fn forget_topic(&self, topic: TopicId, name: &TopicName) {
         // A coordinator that has just failed forgets with everything else.
         for place in self.group_places() {
-            let deleted = groups::Request::TopicDeleted { name: name.as_str().into(), id: topic };
-            let _ = self.ask_groups_at(place, NOBODY, deleted);
+            self.forget_offsets(place, topic, name);
         }
         for place in self.places_of(PUBLISHERS_TOPIC) {
             let deleted = publishers::Request::TopicDeleted { topic };
@@ -103,6 +102,22 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 slot.partition.ask_publishers(now, NOBODY, deleted, out)
             });
         }
+    }
+
+    /// Step by step, so that nobody waits long for the groups, until nothing is left or the log takes no
+    /// more.
+    fn forget_offsets(&self, place: TopicPartition, topic: TopicId, name: &TopicName) {
+        let mut end = None;
+        let mut step = || {
+            let deleted = groups::Request::TopicDeleted { name: name.as_str().into(), id: topic };
+            self.ask_at(place, |slot, now, out| {
+                let before = end.replace(slot.partition.leader().log_end_offset());
+                before != end
+                    && slot.partition.ask_groups(now, NOBODY, deleted, out)
+                    && out.iter().any(|order| matches!(order, Output::Append(_)))
+            })
+        };
+        while step().is_ok() {}
     }
 
     /// Asks the state of one HTTP publisher; the answer is delivered to `token`.

@@ -32,7 +32,8 @@ const COMMIT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// What a record of an offset has besides group, topic and metadata, about.
 const OFFSET_RECORD_BYTES: usize = 64;
 
-/// Most offsets that one step of expiry removes; the rest is due again at once.
+/// Most offsets that one step removes, of those that have expired or whose topic is gone; the rest
+/// is for the next step, at once.
 const TOMBSTONES_PER_STEP: usize = 1_000;
 
 impl Groups {
@@ -193,16 +194,16 @@ impl Groups {
         Decision { records, replies: vec![(token, Reply::Delete(Ok(())))] }
     }
 
+    /// Removes at most a step's worth: a topic may be read by very many groups.
     pub(super) fn topic_deleted(&self, token: Token, name: &str, id: TopicId) -> GroupDecision {
-        let mut records = Vec::new();
-        for (group, offsets) in &self.offsets {
-            let Some((topic, partitions)) = offsets.get_key_value(name) else { continue };
-            for (partition, committed) in partitions {
-                if is_same_topic(committed.topic_id, id) {
-                    records.push(removed(group, topic, *partition));
-                }
-            }
-        }
+        let of_topic = self.offsets.iter().filter_map(|(group, offsets)| {
+            offsets.get_key_value(name).map(|(topic, partitions)| (group, topic, partitions))
+        });
+        let removals = of_topic.flat_map(|(group, topic, partitions)| {
+            let of_id = partitions.iter().filter(|(_, at)| is_same_topic(at.topic_id, id));
+            of_id.map(move |(partition, _)| removed(group, topic, *partition))
+        });
+        let records: Vec<Record> = removals.take(TOMBSTONES_PER_STEP).collect();
         let reply = Reply::TopicDeleted { offsets: records.len() };
         Decision { records, replies: vec![(token, reply)] }
     }

@@ -88,7 +88,7 @@ pub enum Reply {
     Delete(Result<(), Refusal>),
     /// OffsetDelete, in the order of the request.
     DeleteOffsets(Result<Vec<DeletedTopic>, Refusal>),
-    /// The offsets of a deleted topic are gone; how many they were.
+    /// A step's worth of a deleted topic's offsets is gone; how many they were. None: all are.
     TopicDeleted {
         /// Number of removed offsets.
         offsets: usize,

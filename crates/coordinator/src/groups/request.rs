@@ -48,7 +48,7 @@ pub enum Request {
         /// Which offsets.
         topics: Vec<(Arc<str>, Vec<PartitionIndex>)>,
     },
-    /// The cluster deleted a topic: its offsets go, in every group.
+    /// The cluster deleted a topic: its offsets go, in every group. To be repeated until none is left.
     TopicDeleted {
         /// Its name.
         name: Arc<str>,

@@ -111,3 +111,33 @@ fn a_commit_whose_records_would_dwarf_the_request_is_refused_as_a_whole() {
     assert_eq!(commit(2_000).0, None);
     assert_eq!(commit(2_100), (Some(Refusal::CommitTooLarge), 0));
 }
+
+#[test]
+fn a_deleted_topic_that_very_many_read_is_forgotten_step_by_step() {
+    let mut machine = crate::machine::Machine::new(|| Groups::new(config()));
+    let id = towpath_model::TopicId::ZERO;
+    for group in 0..3 {
+        let partition = |index| CommitPartition {
+            partition: towpath_model::PartitionIndex(index),
+            offset: towpath_model::Offset(1),
+            leader_epoch: None,
+            metadata: "".into(),
+        };
+        let partitions = (0..500).map(partition).collect();
+        machine.ask(Request::CommitOffsets(CommitOffsets {
+            group: format!("g{group}").into(),
+            member_id: "".into(),
+            group_instance_id: None,
+            generation: None,
+            retention: None,
+            knows_group_id_not_found: true,
+            topics: vec![CommitTopic { name: "t".into(), id, partitions }],
+        }));
+    }
+    let mut removed = Vec::new();
+    while removed.last() != Some(&0) {
+        let (_, decision) = machine.ask(Request::TopicDeleted { name: "t".into(), id });
+        removed.push(decision.records.len());
+    }
+    assert_eq!(removed, [1_000, 500, 0]);
+}

@@ -1,9 +1,8 @@
 //! Feeds one target for a while.
 
-use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,13 +16,13 @@ use crate::target::Target;
 
 /// The longest a run may take; in an unoptimised build everything is slower.
 const RUN_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
+/// How much longer a run may take that waits for other threads.
+const OTHERS: u32 = 10;
 /// A run that takes so long is not waited for: the process ends.
 const HANG: Duration = Duration::from_secs(30);
 
-thread_local! {
-    /// The words of a panic, while a target runs on this thread; `None` otherwise.
-    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-}
+/// The words of the first panic, on whatever thread, while a target runs; `None` otherwise.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// An input that broke a promise.
 #[derive(Debug, Clone)]
@@ -143,17 +142,19 @@ impl Campaign {
         let began = Instant::now();
         self.note(Some(Run { since: began, input: input.to_vec() }));
         let target = self.target;
-        PANIC.set(Some(String::new()));
+        *panic_words() = Some(String::new());
         let (outcome, peak) =
             peak_of(|| panic::catch_unwind(AssertUnwindSafe(|| (target.run)(input))));
-        let panic = PANIC.take();
+        let panic = panic_words().take().unwrap_or_default();
         self.note(None);
         let took = began.elapsed();
         let shape: Shape = match outcome {
-            Ok(shape) => shape,
-            Err(_) => return failure(panic.unwrap_or_default()),
+            // A panic that a task or another thread has swallowed is one as well.
+            Ok(shape) if panic.is_empty() => shape,
+            _ => return failure(panic),
         };
-        if RUN_MAX < took {
+        let run_max = if target.waits_for_others { OTHERS * RUN_MAX } else { RUN_MAX };
+        if run_max < took {
             return failure(format!("took {took:?}"));
         }
         if target.memory_for(input.len()) < peak {
@@ -171,6 +172,10 @@ impl Campaign {
     }
 }
 
+fn panic_words() -> MutexGuard<'static, Option<String>> {
+    PANIC.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Failure {
     /// Writes the input to a file under `directory`.
     pub fn write(&self, directory: &Path) -> Result<PathBuf> {
@@ -184,15 +189,11 @@ fn keep_panics_quiet() {
     ONCE.call_once(|| {
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let is_kept = PANIC.with_borrow_mut(|words| match words {
-                Some(words) => {
-                    *words = info.to_string();
-                    true
-                }
-                None => false,
-            });
-            if !is_kept {
-                usual(info);
+            match &mut *panic_words() {
+                Some(words) if words.is_empty() => *words = info.to_string(),
+                // What follows from the first one.
+                Some(_) => {}
+                None => usual(info),
             }
         }));
     });

@@ -16,6 +16,8 @@ pub struct Target {
     pub run: fn(&[u8]) -> Shape,
     /// Bytes that one run may hold at most, beyond 256 for each byte of input.
     pub memory_max: usize,
+    /// Whether a run waits for other threads, and so for whatever else the machine does.
+    pub waits_for_others: bool,
 }
 
 impl Target {

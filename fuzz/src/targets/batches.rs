@@ -17,8 +17,13 @@ const CODEC_BYTES_MAX: usize = 24 << 20;
 const CHECKSUM: std::ops::Range<usize> = 17..21;
 
 /// Consecutive batches, as in a file or a fetch answer, the checksum as it is.
-pub(super) const BATCHES: Target =
-    Target { name: "batches", seeds, run: walk, memory_max: CODEC_BYTES_MAX };
+pub(super) const BATCHES: Target = Target {
+    name: "batches",
+    seeds,
+    run: walk,
+    memory_max: CODEC_BYTES_MAX,
+    waits_for_others: false,
+};
 
 /// `codec u8 │ compressed bytes`.
 pub(super) const DECOMPRESSION: Target = Target {
@@ -26,11 +31,17 @@ pub(super) const DECOMPRESSION: Target = Target {
     seeds: compressed_seeds,
     run: decompress,
     memory_max: CODEC_BYTES_MAX,
+    waits_for_others: false,
 };
 
 /// A produced batch, its length and checksum made right, so that the rest of it is reached.
-pub(super) const PRODUCED: Target =
-    Target { name: "produced", seeds, run: produced, memory_max: CODEC_BYTES_MAX };
+pub(super) const PRODUCED: Target = Target {
+    name: "produced",
+    seeds,
+    run: produced,
+    memory_max: CODEC_BYTES_MAX,
+    waits_for_others: false,
+};
 
 fn walk(bytes: &[u8]) -> Shape {
     let mut scratch = Scratch::new();

@@ -10,7 +10,8 @@ use crate::shape::Shape;
 use crate::target::Target;
 
 /// `which u8 │ bytes`.
-pub(super) const BLOBS: Target = Target { name: "blobs", seeds, run: read, memory_max: 1 << 20 };
+pub(super) const BLOBS: Target =
+    Target { name: "blobs", seeds, run: read, memory_max: 1 << 20, waits_for_others: false };
 
 fn read(input: &[u8]) -> Shape {
     let Some((which, bytes)) = input.split_first() else { return Shape::default() };

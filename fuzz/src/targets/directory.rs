@@ -25,26 +25,26 @@ use crate::target::Target;
 
 /// Damage to a data directory, as changes of five bytes.
 pub(super) const DIRECTORY: Target =
-    Target { name: "directory", seeds, run: open, memory_max: 64 << 20 };
+    Target { name: "directory", seeds, run: open, memory_max: 64 << 20, waits_for_others: false };
 
-const ROOT: &str = "/data";
-const BOOT: &str = "boot";
+pub(super) const ROOT: &str = "/data";
+pub(super) const BOOT: &str = "boot";
 const CHANGE_BYTES: usize = 5;
 const CHANGES_MAX: usize = 64;
 
-fn limits() -> WriteAheadLimits {
+pub(super) fn limits() -> WriteAheadLimits {
     WriteAheadLimits { file_bytes_max: 16 << 10, direct_bytes_min: 8 << 10 }
 }
 
-fn config() -> LogConfig {
+pub(super) fn config() -> LogConfig {
     LogConfig { segment_bytes: 2_000, index_interval_bytes: 200, ..LogConfig::default() }
 }
 
-fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     Identity { cluster_id: "fuzz".to_owned(), node_id: BrokerId(1), directory_id: Uuid([7; 16]) }
 }
 
-fn places() -> Vec<LogPlace> {
+pub(super) fn places() -> Vec<LogPlace> {
     let name = TopicName::new("orders").expect("a legal name");
     let partition = |index| LogPlace::Partition {
         topic: Uuid([9; 16]),
@@ -77,13 +77,9 @@ fn leave_behind(is_stopped: bool) -> SimDisk {
                 log.save_checkpoint().expect("a healthy disk");
             }
         }
-        let dirty = logs.iter_mut().filter_map(Log::take_dirty).collect();
         // The last rounds of a broker that is killed stay in the page cache.
         if is_stopped || round < 10 {
-            for committed in directory.commit(dirty) {
-                let is_its = |log: &&mut Log<SimDisk>| log.partition() == committed.partition();
-                logs.iter_mut().find(is_its).expect("one of ours").committed(&committed);
-            }
+            commit(&directory, &mut logs);
         }
     }
     if is_stopped {
@@ -95,7 +91,16 @@ fn leave_behind(is_stopped: bool) -> SimDisk {
     disk
 }
 
-fn append(log: &mut Log<SimDisk>, round: i64) {
+/// Makes everything durable that can be.
+pub(super) fn commit(directory: &DataDirectory<SimDisk>, logs: &mut [Log<SimDisk>]) {
+    let dirty = logs.iter_mut().filter_map(Log::take_dirty).collect();
+    for committed in directory.commit(dirty) {
+        let is_its = |log: &&mut Log<SimDisk>| log.partition() == committed.partition();
+        logs.iter_mut().find(is_its).expect("one of ours").committed(&committed);
+    }
+}
+
+pub(super) fn append(log: &mut Log<SimDisk>, round: i64) {
     let wall = Timestamp(1_700_000_000_000 + round * 1000);
     let mut batch = BatchBuilder::new(Compression::None, wall);
     batch.set_base_offset(log.log_end_offset());
@@ -111,14 +116,15 @@ fn append(log: &mut Log<SimDisk>, round: i64) {
 
 fn open(input: &[u8]) -> Shape {
     let which = usize::from(input.len().is_multiple_of(2));
-    let disk = left_behind()[which].fork(1);
-    let mut shape = Shape::default().size(which);
-    for change in input.chunks_exact(CHANGE_BYTES).take(CHANGES_MAX) {
-        shape = shape.word(&damage(&disk, change));
-    }
-    // What the changes were says little; what they lead to is what counts.
-    shape = Shape::default().size(which);
+    open_changed(&left_behind()[which].fork(1), input, Shape::default().size(which))
+}
 
+/// Changes a disk, and starts on it. What the changes were says little, and is no part of the shape;
+/// what they lead to is what counts.
+pub(super) fn open_changed(disk: &SimDisk, changes: &[u8], mut shape: Shape) -> Shape {
+    for change in changes.chunks_exact(CHANGE_BYTES).take(CHANGES_MAX) {
+        damage(disk, change);
+    }
     let root = Path::new(ROOT);
     let opened = DataDirectory::open_with(disk.clone(), root, identity, BOOT, limits());
     let (directory, report) = match opened {
@@ -144,31 +150,24 @@ fn open(input: &[u8]) -> Shape {
         log.assert_invariants();
         append(log, 20);
     }
-    let dirty = logs.iter_mut().filter_map(Log::take_dirty).collect();
-    for committed in directory.commit(dirty) {
-        let is_its = |log: &&mut Log<SimDisk>| log.partition() == committed.partition();
-        logs.iter_mut().find(is_its).expect("one of ours").committed(&committed);
-    }
+    commit(&directory, &mut logs);
     match directory.close(&mut logs) {
         Ok(()) => shape.word("closed"),
         Err(error) => shape.error(&error),
     }
 }
 
-/// Does one change, and names it.
-fn damage(disk: &SimDisk, change: &[u8]) -> String {
+/// Does one change, or none where the disk refuses it.
+fn damage(disk: &SimDisk, change: &[u8]) {
     let files = disk.files();
     let Some((path, bytes)) = files.get(usize::from(change[0]) % files.len().max(1)) else {
-        return "nothing is left".to_owned();
+        return;
     };
     let path = Path::new(path);
     let at = u64::from(u16::from_be_bytes([change[2], change[3]])) % (bytes.len() as u64 + 1);
-    let file = match disk.open(path) {
-        Ok(file) => file,
-        Err(error) => return error.to_string(),
-    };
+    let Ok(file) = disk.open(path) else { return };
     let value = change[4];
-    let done = match change[1] % 6 {
+    let _ = match change[1] % 6 {
         0 => disk.flip_bit(path, at.min(bytes.len().saturating_sub(1) as u64), value % 8),
         1 => file.write_at(&[IoSlice::new(&[value])], at),
         2 => file.write_at(&[IoSlice::new(&[value; 8])], at),
@@ -177,7 +176,6 @@ fn damage(disk: &SimDisk, change: &[u8]) -> String {
         _ if value.is_multiple_of(16) => disk.remove_file(path),
         _ => file.write_at(&[IoSlice::new(&bytes[..bytes.len().min(usize::from(value))])], at),
     };
-    done.map_or_else(|error| error.to_string(), |()| change[1].to_string())
 }
 
 /// Reads a log in every way there is.

@@ -19,6 +19,7 @@ pub(super) const GROUPS: Target = Target {
     seeds: group_seeds,
     run: |input| round_trip::<groups::Record>(input),
     memory_max: 1 << 20,
+    waits_for_others: false,
 };
 
 /// Records of `__towpath_publishers`.
@@ -27,6 +28,7 @@ pub(super) const PUBLISHERS: Target = Target {
     seeds: publisher_seeds,
     run: |input| round_trip::<publishers::Record>(input),
     memory_max: 1 << 20,
+    waits_for_others: false,
 };
 
 /// Records of the metadata log.
@@ -35,6 +37,7 @@ pub(super) const METADATA: Target = Target {
     seeds: metadata_seeds,
     run: |input| round_trip::<metadata::Record>(input),
     memory_max: 1 << 20,
+    waits_for_others: false,
 };
 
 fn round_trip<R: FoldRecord + Debug + PartialEq>(input: &[u8]) -> Shape {

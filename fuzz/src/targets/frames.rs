@@ -14,12 +14,22 @@ use crate::shape::Shape;
 use crate::target::Target;
 
 /// A frame without its length: header, then body.
-pub(super) const REQUESTS: Target =
-    Target { name: "requests", seeds: request_seeds, run: request, memory_max: 1 << 20 };
+pub(super) const REQUESTS: Target = Target {
+    name: "requests",
+    seeds: request_seeds,
+    run: request,
+    memory_max: 1 << 20,
+    waits_for_others: false,
+};
 
 /// `api key i16 │ version i16 │ frame without its length`.
-pub(super) const RESPONSES: Target =
-    Target { name: "responses", seeds: response_seeds, run: response, memory_max: 1 << 20 };
+pub(super) const RESPONSES: Target = Target {
+    name: "responses",
+    seeds: response_seeds,
+    run: response,
+    memory_max: 1 << 20,
+    waits_for_others: false,
+};
 
 /// Reads a message of `$message` from the decoder `$d` and checks what follows from that.
 macro_rules! check {
@@ -87,6 +97,8 @@ macro_rules! by_api {
         }
     };
 }
+
+pub(super) use by_api;
 
 fn request(frame: &[u8]) -> Shape {
     let (header, d) = match decode_request_header(frame) {

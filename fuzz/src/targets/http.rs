@@ -6,7 +6,8 @@ use crate::shape::Shape;
 use crate::target::Target;
 
 /// `which u8 │ bytes`.
-pub(super) const HTTP: Target = Target { name: "http", seeds, run: parse, memory_max: 1 << 20 };
+pub(super) const HTTP: Target =
+    Target { name: "http", seeds, run: parse, memory_max: 1 << 20, waits_for_others: false };
 
 fn parse(input: &[u8]) -> Shape {
     let Some((which, bytes)) = input.split_first() else { return Shape::default() };

@@ -1,11 +1,13 @@
-//! The parsers of bytes that come from sockets and disks.
+//! The parsers of bytes that come from sockets and disks, and the broker behind them.
 
 mod batches;
 mod blobs;
+mod broker;
 mod directory;
 mod folds;
 mod frames;
 mod http;
+mod leftovers;
 
 use crate::target::Target;
 
@@ -21,5 +23,7 @@ pub const ALL: &[Target] = &[
     folds::PUBLISHERS,
     folds::METADATA,
     directory::DIRECTORY,
+    leftovers::LEFTOVERS,
     http::HTTP,
+    broker::BROKER,
 ];

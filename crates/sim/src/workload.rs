@@ -48,6 +48,8 @@ pub struct BatchShape {
     pub large_per_10_000: u64,
     /// Bytes of a large value.
     pub large_value_bytes: u64,
+    /// Records without a value, in percent.
+    pub tombstones_percent: u64,
 }
 
 /// Draws the next batch of `producer` and moves its sequence on.
@@ -81,7 +83,7 @@ pub fn draw_batch(
         rng.fill(&mut value[..noisy]);
         let key = rng.below(8).to_be_bytes();
         let key = rng.percent(90).then_some(key.as_slice());
-        let value = rng.percent(97).then_some(value.as_slice());
+        let value = rng.percent(100 - shape.tombstones_percent).then_some(value.as_slice());
         builder
             .append(timestamp, key, value, [])
             .expect("a few records near the base timestamp fit a batch");
@@ -117,6 +119,7 @@ mod tests {
             value_bytes_max: 100,
             large_per_10_000: 500,
             large_value_bytes: 10_000,
+            tombstones_percent: 3,
         };
         let mut expected = 0;
         for _ in 0..200 {

@@ -182,6 +182,36 @@ impl PartitionHistory {
         self.check_acknowledged(log_start, &found)
     }
 
+    /// As [`Self::check_log`], of a log that was compacted: batches and records may be missing, what is
+    /// there has its place and its order. `appended` are the batches from the start on as they were
+    /// appended.
+    ///
+    /// # Errors
+    /// The first broken promise.
+    pub fn check_compacted_log<'b>(
+        &self,
+        log_start: Offset,
+        appended: impl Iterator<Item = &'b BatchHeader>,
+        found: &[(BatchHeader, Vec<u8>)],
+    ) -> Result<(), Violation> {
+        let mut places: BTreeMap<BatchId, Offset> = BTreeMap::new();
+        for header in appended {
+            let (id, base) = (id_of(header)?, header.base_offset());
+            let again = places.insert(id, base);
+            ensure!(again.is_none(), "INV-P1", "batch {id:?} is at {again:?} and at {base}");
+        }
+        let mut next_sequence: BTreeMap<(ProducerId, ProducerEpoch), Sequence> = BTreeMap::new();
+        for (header, _) in found {
+            let (id, base) = (id_of(header)?, header.base_offset());
+            let is_refused = self.sent.get(&id).is_some_and(|sent| sent.answer == Answer::Refused);
+            ensure!(!is_refused, "INV-P6", "batch {id:?} at {base} had been refused");
+            let expected = next_sequence.insert((id.0, id.1), header.last_sequence().advance(1));
+            let follows = expected.is_none_or(|expected| expected <= id.2);
+            ensure!(follows, "INV-P2", "batch {id:?} at {base} after sequence {expected:?}");
+        }
+        self.check_acknowledged(log_start, &places)
+    }
+
     fn check_read_again(&self, header: &BatchHeader, batch: &[u8]) -> Result<(), Violation> {
         if let Some((next, bytes)) = self.seen.get(&header.base_offset()) {
             let same = *next == header.next_offset() && bytes == batch;

@@ -256,6 +256,7 @@ impl World {
             value_bytes_max: 600,
             large_per_10_000: 0,
             large_value_bytes: 0,
+            tombstones_percent: 3,
         };
         let now = self.clock.now();
         let kept = &mut self.partitions[at];

@@ -17,6 +17,9 @@ use crate::profile::{Violation, ensure};
 /// Topics that come and go.
 const STREAMS: [&str; 3] = ["orders", "payments", "audit"];
 
+/// One that is compacted as long as it lives.
+const LEDGER: &str = "accounts";
+
 /// Most partitions of a topic.
 const PARTITIONS_MAX: i32 = 4;
 
@@ -28,7 +31,13 @@ impl World {
                 return self.create(name);
             }
         }
-        let name = STREAMS[self.rng.index(STREAMS.len())];
+        if self.swarm.has_ledger && self.catalog.topic(LEDGER).is_none() {
+            return self.create(LEDGER);
+        }
+        let name = match self.rng.index(STREAMS.len() + 1) {
+            at if at < STREAMS.len() => STREAMS[at],
+            _ => LEDGER,
+        };
         if self.catalog.is_changing(name) {
             return Ok(());
         }
@@ -59,6 +68,9 @@ impl World {
                 configs.insert(property.to_owned(), value.to_owned());
             }
         } else if name != WEB {
+            if name == LEDGER {
+                configs.extend(self.draw_ledger());
+            }
             for _ in 0..self.rng.below(3) {
                 let (property, value) = self.draw_property();
                 configs.insert(property.to_owned(), value.to_owned());
@@ -96,9 +108,12 @@ impl World {
     }
 
     fn configure(&mut self, name: &str, topic: &TopicModel) -> Result<(), Violation> {
-        let (property, value) = self.draw_property();
+        let (property, value) = match self.rng.percent(30) {
+            true if name == LEDGER => ("cleanup.policy", self.draw_policy()),
+            _ => self.draw_property(),
+        };
         let mut configs = topic.configs.clone();
-        let operation = if self.rng.percent(30) {
+        let operation = if property != "cleanup.policy" && self.rng.percent(30) {
             configs.remove(property);
             ConfigOperation::Delete
         } else {
@@ -111,6 +126,28 @@ impl World {
         let resources = vec![(resource, vec![change])];
         let request = metadata::Request::AlterConfigs { resources, validate_only: false };
         self.change(name, Some(TopicModel { configs, ..topic.clone() }), request)
+    }
+
+    fn draw_policy(&mut self) -> &'static str {
+        self.rng.weighted(&[(2, "compact"), (1, "compact,delete")])
+    }
+
+    /// What makes a topic compacted, soon enough to be seen.
+    fn draw_ledger(&mut self) -> Configs {
+        let kept = self.rng.weighted(&[(1, "0"), (2, "2000")]);
+        let how = self.rng.weighted(&[
+            (2, ("max.compaction.lag.ms", "2000")),
+            (2, ("min.cleanable.dirty.ratio", "0.01")),
+        ]);
+        // Segments are closed by this, or by their size.
+        let age = self.rng.weighted(&[(1, "500"), (1, "5000")]);
+        let all = [
+            ("cleanup.policy", self.draw_policy()),
+            ("delete.retention.ms", kept),
+            ("segment.ms", age),
+            how,
+        ];
+        all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     fn draw_property(&mut self) -> (&'static str, &'static str) {
@@ -131,7 +168,7 @@ impl World {
         after: Option<TopicModel>,
         request: metadata::Request,
     ) -> Result<(), Violation> {
-        self.note_relaxed(after.as_ref());
+        self.note_becomes(after.as_ref());
         self.catalog.ask(name, after);
         let waiting = Waiting::Admin { name: name.to_owned() };
         if !self.ask_metadata(waiting, request) && !self.machine.has_stopped() {

@@ -19,6 +19,9 @@ pub(super) type Configs = BTreeMap<String, String>;
 /// `log.retention.hours`: seven days.
 const RETENTION_MS_DEFAULT: u64 = 7 * 24 * 3_600_000;
 
+/// `delete.retention.ms`: a day.
+const DELETE_RETENTION_MS_DEFAULT: u64 = 24 * 3_600_000;
+
 /// A topic as clients know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TopicModel {
@@ -32,6 +35,17 @@ impl TopicModel {
     /// Whether its records are acknowledged before they are synced.
     pub(super) fn is_relaxed(&self) -> bool {
         self.configs.get("durability").is_some_and(|value| value == "relaxed")
+    }
+
+    /// Whether newer records supersede older ones of their key.
+    pub(super) fn is_compacted(&self) -> bool {
+        self.configs.get("cleanup.policy").is_some_and(|policy| policy.starts_with("compact"))
+    }
+
+    /// How long it keeps tombstones, at least.
+    pub(super) fn tombstones_kept(&self) -> Duration {
+        let ms = self.configs.get("delete.retention.ms").and_then(|ms| ms.parse().ok());
+        Duration::from_millis(ms.unwrap_or(DELETE_RETENTION_MS_DEFAULT))
     }
 
     fn retention(&self) -> Retention {

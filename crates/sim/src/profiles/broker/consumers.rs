@@ -89,6 +89,9 @@ impl World {
             return Ok(());
         };
         let bytes = slice.read().map_err(|e| Violation::new("INV-R13", e.to_string()))?;
+        if self.partitions.entry(target).or_default().compacted.is_some() {
+            return self.found_compacted(at, target, position, read, slice.next_offset, &bytes);
+        }
         let first = slice.first_offset;
         ensure!(first <= position, "INV-R13", "a read at {position} begins at {first}");
         let mut next = first;
@@ -110,6 +113,36 @@ impl World {
         self.consumers[at].position = next;
         self.machine.trace.event("read", &[at as u64, next.0 as u64]);
         self.events.note("consumer: records read");
+        Ok(())
+    }
+
+    /// Of a compacted topic: what is missing was superseded.
+    fn found_compacted(
+        &mut self,
+        at: usize,
+        target: TopicPartition,
+        position: Offset,
+        read: &Read<SimDisk>,
+        next: Offset,
+        bytes: &[u8],
+    ) -> Result<(), Violation> {
+        let high_watermark = read.position.high_watermark;
+        ensure!(next <= high_watermark, "INV-R12", "read to {next}, above {high_watermark}");
+        ensure!(position < next, "INV-R13", "a read at {position} ends at {next}");
+        let mut batches = split_batches(bytes);
+        let mut all = Vec::new();
+        for batch in batches.by_ref() {
+            batch.check_crc().map_err(|e| Violation::new("INV-R13", e.to_string()))?;
+            all.push(batch.bytes);
+        }
+        ensure!(batches.tail() == Tail::Clean, "INV-R13", "a read at {position} ends in a batch");
+        let model = self.partitions.entry(target).or_default();
+        if let Some(compacted) = &mut model.compacted {
+            compacted.check_range(position, next, high_watermark, all.into_iter())?;
+        }
+        self.consumers[at].position = next;
+        self.machine.trace.event("read", &[at as u64, next.0 as u64]);
+        self.events.note("consumer: compacted topic read");
         Ok(())
     }
 

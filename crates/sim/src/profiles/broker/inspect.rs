@@ -4,6 +4,7 @@ use towpath_driver::ReadLimits;
 use towpath_model::{PartitionIndex, TopicPartition};
 use towpath_records::split_batches;
 
+use super::catalog::TopicModel;
 use super::machine::{Ending, SimDriver};
 use super::partitions::{Expiry, Found};
 use super::publishers::WEB;
@@ -23,6 +24,7 @@ fn read_all(
     let mut found = Found { position, batches: Vec::new() };
     let mut at = position.log_start_offset;
     while at < position.high_watermark {
+        let from = at;
         let read = driver.read(id, None, at, false, limits).map_err(|e| failed(e.to_string()))?;
         let Some(slice) = read.slice else { return Err(failed(format!("it ends at {at}"))) };
         let bytes = slice.read().map_err(|e| failed(e.to_string()))?;
@@ -35,6 +37,9 @@ fn read_all(
             found.batches.push((batch.header, batch.bytes.to_vec()));
             at = batch.header.next_offset();
         }
+        // Batches in which a compaction has left nothing are passed over.
+        at = at.max(if is_compacted { slice.next_offset } else { at });
+        ensure!(from < at, "INV-R13", "{id}: a read at {from} does not move on");
     }
     Ok(found)
 }
@@ -49,7 +54,7 @@ impl World {
         self.check_deleted()?;
         let mut web = Vec::new();
         for (name, id) in self.all_partitions() {
-            let found = read_all(&driver, id, is_internal(&name))?;
+            let found = read_all(&driver, id, self.is_compacted(&name))?;
             let position = &found.position;
             let (start, end) = (position.log_start_offset.0, position.log_end_offset.0);
             self.machine.trace.event("recovered", &[start as u64, end as u64]);
@@ -102,7 +107,7 @@ impl World {
             if self.may_be_unreadable(id) {
                 continue;
             }
-            let found = read_all(&driver, id, false)?;
+            let found = read_all(&driver, id, self.is_compacted(&name))?;
             self.partitions.entry(id).or_default().check(&found)?;
             if name == WEB {
                 web.push((id.partition, found));
@@ -112,6 +117,10 @@ impl World {
             usize::try_from(topic.partitions).is_ok_and(|count| count == web.len())
         });
         if all { self.check_web(&web) } else { Ok(()) }
+    }
+
+    fn is_compacted(&self, name: &str) -> bool {
+        is_internal(name) || self.catalog.topic(name).is_some_and(TopicModel::is_compacted)
     }
 
     fn check_web(&self, web: &[(PartitionIndex, Found)]) -> Result<(), Violation> {
@@ -139,7 +148,7 @@ impl World {
         let mut unseen = Events::new();
         for (name, topic) in catalog.topics().filter(|(name, _)| !is_internal(name)) {
             for id in topic.ids() {
-                let found = read_all(&process.driver, id, false)?;
+                let found = read_all(&process.driver, id, topic.is_compacted())?;
                 let is_synced = catalog.is_surely_synced(id.topic);
                 let expiry = Expiry { leads_anew: true, ..self.expiry(id.topic) };
                 let mut model = self.partitions.get(&id).cloned().unwrap_or_default();

@@ -14,6 +14,7 @@
 
 mod admin;
 mod catalog;
+mod compacted;
 mod consumers;
 mod inspect;
 mod life;
@@ -66,6 +67,9 @@ impl Profile for Broker {
             "broker: write refused by the watermark",
             "broker: write refused for a full disk",
             "compaction: ended",
+            "compaction: superseded record gone",
+            "compaction: tombstone gone",
+            "consumer: compacted topic read",
             "consumer: long poll answered",
             "consumer: position was deleted",
             "consumer: records read",

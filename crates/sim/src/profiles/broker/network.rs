@@ -241,7 +241,7 @@ impl World {
             Ok(produced) if produced.is_duplicate => {
                 self.events.note("network: stray batch recognised");
             }
-            Ok(produced) => {
+            Ok(_) => {
                 ensure!(
                     !was_acknowledged || may_be_forgotten,
                     "INV-P1",
@@ -256,7 +256,7 @@ impl World {
                 let (now, jumps) = (self.machine.now(), self.machine.jumps());
                 let model = self.partitions.entry(target).or_default();
                 model.history.sent(&header, &bytes)?;
-                model.appended(&header, produced.base_offset, now, jumps);
+                model.appended(&bytes, now, jumps)?;
             }
             Err(ProduceFailure::Refused(ProduceRefusal::StaleProducerEpoch { .. })) => {
                 self.events.note("network: stray batch fenced");

@@ -16,6 +16,7 @@ use towpath_log::Retention;
 use towpath_model::{LeaderEpoch, Now, Offset, Timestamp};
 use towpath_records::BatchHeader;
 
+use super::compacted::Compacted;
 use super::machine::Ending;
 use crate::checker::{Answer, PartitionHistory};
 use crate::events::Events;
@@ -40,6 +41,8 @@ pub(super) struct PartitionModel {
     leader_epoch: Option<LeaderEpoch>,
     /// When batches that are not gone were appended.
     appended: BTreeMap<Offset, Appended>,
+    /// What its records are, if its topic is compacted; its topic has been from the beginning.
+    pub(super) compacted: Option<Compacted>,
     /// Whether the topic was ever relaxed: records may have been lost.
     pub(super) is_lossy: bool,
 }
@@ -72,12 +75,14 @@ pub(super) struct Expiry {
 }
 
 impl PartitionModel {
-    /// The broker put a batch into the log, whatever becomes of it.
-    pub(super) fn appended(&mut self, header: &BatchHeader, base: Offset, now: Now, jumps: u64) {
-        let next = base + i64::from(header.record_count());
-        let max_timestamp = header.max_timestamp();
+    /// The broker put a batch into the log, stamped with its place, whatever becomes of it.
+    pub(super) fn appended(&mut self, batch: &[u8], now: Now, jumps: u64) -> Result<(), Violation> {
+        let header = BatchHeader::parse(batch)
+            .map_err(|error| Violation::new("workload", format!("a stamped batch: {error}")))?;
+        let (next, max_timestamp) = (header.next_offset(), header.max_timestamp());
         let appended = Appended { next, max_timestamp, at: now.wall, clock_jumps: jumps };
-        self.appended.insert(base, appended);
+        self.appended.insert(header.base_offset(), appended);
+        self.compacted.as_mut().map_or(Ok(()), |compacted| compacted.appended(batch))
     }
 
     /// A producer heard that its batch is at `base`; `is_synced`: the topic promised to sync it.
@@ -182,9 +187,22 @@ impl PartitionModel {
             return Ok(());
         }
         let age = retention.time.unwrap_or(Duration::ZERO);
+        let mut newest_of: BTreeMap<Offset, Timestamp> = BTreeMap::new();
+        if let Some(compacted) = &self.compacted {
+            // Retention judges what compactions have left.
+            for (base, timestamp) in compacted.certain(self.start_asked, start) {
+                let newest = newest_of.entry(base).or_insert(timestamp);
+                *newest = timestamp.max(*newest);
+            }
+        }
         let removed = self.appended.range(self.start_asked..start);
         for (base, batch) in removed.filter(|(_, batch)| batch.clock_jumps == clock_jumps) {
-            let newest = batch.max_timestamp.min(batch.at);
+            let max_timestamp = match (&self.compacted, newest_of.get(base)) {
+                (None, _) => batch.max_timestamp,
+                (Some(_), Some(newest)) => *newest,
+                (Some(_), None) => continue,
+            };
+            let newest = max_timestamp.min(batch.at);
             ensure!(
                 newest + age <= now.wall,
                 "INV-T5",
@@ -242,12 +260,20 @@ impl PartitionModel {
         self.high_watermark = Offset::ZERO;
         // A start syncs what it finds.
         self.relaxed_line = Offset::ZERO;
+        if let Some(compacted) = &mut self.compacted {
+            compacted.recovered(end, &found.batches)?;
+        }
         self.check(found)?;
         self.observed(&found.position, is_synced, expiry)
     }
 
     /// Compares with everything that can be read.
-    pub(super) fn check(&self, found: &Found) -> Result<(), Violation> {
-        self.history.check_log(found.position.log_start_offset, &found.batches)
+    pub(super) fn check(&mut self, found: &Found) -> Result<(), Violation> {
+        let Position { log_start_offset, high_watermark, .. } = found.position;
+        let (batches, history) = (&found.batches, &self.history);
+        match &mut self.compacted {
+            None => history.check_log(log_start_offset, batches),
+            Some(compacted) => compacted.check(log_start_offset, high_watermark, batches, history),
+        }
     }
 }

@@ -266,7 +266,7 @@ impl World {
                         self.events.note("broker: duplicate recognised after a restart");
                     }
                 }
-                self.appended(at, target, &header, produced, token)
+                self.appended(at, target, &header, &bytes, produced, token)
             }
             Err(failure) => {
                 let window = &self.producers[at].window;
@@ -282,6 +282,7 @@ impl World {
         at: usize,
         target: TopicPartition,
         header: &BatchHeader,
+        batch: &[u8],
         produced: Produced,
         token: Token,
     ) -> Result<(), Violation> {
@@ -290,7 +291,7 @@ impl World {
         let base = produced.base_offset;
         let model = self.partitions.entry(target).or_default();
         if !produced.is_duplicate {
-            model.appended(header, base, now, jumps);
+            model.appended(batch, now, jumps)?;
         }
         if self.producers[at].acks == Acks::None {
             ensure!(!produced.is_pending, "INV-F1", "acks=0 waits for something");
@@ -463,7 +464,7 @@ impl World {
         {
             let (now, jumps) = (self.machine.now(), self.machine.jumps());
             let model = self.partitions.entry(target).or_default();
-            model.appended(&validated.header, produced.base_offset, now, jumps);
+            model.appended(&bytes, now, jumps)?;
         }
         Ok(())
     }

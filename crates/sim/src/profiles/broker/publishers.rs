@@ -333,7 +333,7 @@ impl World {
                     self.events.note("publisher: append recognised as a repeat");
                 } else {
                     let model = self.partitions.entry(id).or_default();
-                    model.appended(&header, produced.base_offset, now, jumps);
+                    model.appended(&bytes, now, jumps)?;
                 }
                 let told = (intent.partition, produced.base_offset.0);
                 self.set_stage(number, Stage::Appending { intent: *intent, told });

@@ -67,6 +67,8 @@ impl Op {
 #[derive(Debug, Clone)]
 pub(super) struct Swarm {
     pub(super) ops: Vec<(u64, Op)>,
+    /// The compacted topic is there from the beginning, and it is what the run is about.
+    pub(super) has_ledger: bool,
     pub(super) shape: BatchShape,
     pub(super) limits: WriteAheadLimits,
     pub(super) segment_bytes: u32,
@@ -83,13 +85,16 @@ pub(super) struct Swarm {
 
 impl Swarm {
     pub(super) fn draw(rng: &mut Rng) -> Swarm {
+        let has_ledger = rng.percent(30);
         Swarm {
-            ops: draw_ops(rng),
+            ops: draw_ops(rng, has_ledger),
+            has_ledger,
             shape: BatchShape {
                 records_max: rng.between(1, 5),
                 value_bytes_max: rng.weighted(&[(3, 40), (2, 300), (1, 1500)]),
                 large_per_10_000: rng.weighted(&[(3, 0), (1, 100)]),
                 large_value_bytes: rng.between(2_000, 10_000),
+                tombstones_percent: if has_ledger { 25 } else { 3 },
             },
             limits: WriteAheadLimits {
                 file_bytes_max: rng.between(4, 64) << 10,
@@ -109,7 +114,7 @@ impl Swarm {
 }
 
 /// Clients and the broker's threads always run; each of the others is off in every other seed.
-fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
+fn draw_ops(rng: &mut Rng, has_ledger: bool) -> Vec<(u64, Op)> {
     const SOMETIMES: [(u64, Op); 14] = [
         (1, Op::Pause),
         (1, Op::Rewind),
@@ -138,6 +143,9 @@ fn draw_ops(rng: &mut Rng) -> Vec<(u64, Op)> {
         (2, Op::FreeDisk),
     ];
     ops.extend(SOMETIMES.iter().filter(|_| rng.percent(50)));
+    if has_ledger {
+        ops.extend([(15, Op::Compact), (5, Op::LetTimePass)]);
+    }
     ops
 }
 

@@ -10,6 +10,7 @@ use towpath_records::BatchHeader;
 use towpath_replication::Acks;
 
 use super::catalog::{Catalog, TopicModel};
+use super::compacted::Compacted;
 use super::consumers::Consumer;
 use super::machine::Machine;
 use super::network::{Frame, Network};
@@ -128,6 +129,10 @@ impl World {
     }
 
     pub(super) fn into_events(mut self) -> Events {
+        for compacted in self.partitions.values().filter_map(|model| model.compacted.as_ref()) {
+            self.events.add("compaction: superseded record gone", compacted.superseded);
+            self.events.add("compaction: tombstone gone", compacted.tombstones_gone);
+        }
         self.events.merge(&self.machine.disk_events());
         self.events
     }
@@ -169,6 +174,7 @@ impl World {
             Op::Upkeep => self.machine.driver().upkeep(),
             Op::Compact => {
                 let turns = self.rng.between(1, 20);
+                self.compaction_begins();
                 let ended = self.machine.compact(turns);
                 self.events.add("compaction: ended", ended);
             }
@@ -371,8 +377,27 @@ impl World {
         Ok(())
     }
 
-    /// From now on records of this topic may be lost.
-    pub(super) fn note_relaxed(&mut self, after: Option<&TopicModel>) {
+    /// Whatever is committed in a compacted topic may be taken by the compaction that comes.
+    fn compaction_begins(&mut self) {
+        let (driver, wall) = (self.machine.driver(), self.machine.now().wall);
+        for (id, model) in &mut self.partitions {
+            let Some(compacted) = &mut model.compacted else { continue };
+            if let Ok(position) = driver.position(*id, None) {
+                compacted.compaction_begins(position.high_watermark, wall);
+            }
+        }
+    }
+
+    /// A topic becomes like this: from now on its records may be lost, if it is relaxed, and
+    /// superseded, if it is compacted.
+    pub(super) fn note_becomes(&mut self, after: Option<&TopicModel>) {
+        for topic in after.into_iter().filter(|topic| topic.is_compacted() && !topic.is_internal) {
+            for id in topic.ids() {
+                let model = self.partitions.entry(id).or_default();
+                let new = || Compacted::new(topic.tombstones_kept());
+                model.compacted.get_or_insert_with(new);
+            }
+        }
         for id in after.into_iter().filter(|topic| topic.is_relaxed()).flat_map(TopicModel::ids) {
             self.partitions.entry(id).or_default().is_lossy = true;
         }

@@ -102,6 +102,7 @@ impl Swarm {
                 value_bytes_max,
                 large_per_10_000: rng.weighted(&[(3, 0), (1, 100)]),
                 large_value_bytes: rng.between(4_000, 40_000),
+                tombstones_percent: 3,
             },
             limits: WriteAheadLimits {
                 file_bytes_max: rng.between(4, 64) << 10,

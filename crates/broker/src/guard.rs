@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::RetentionGuard;
 use towpath_model::{Offset, PartitionIndex, Timestamp};
 
@@ -185,8 +186,9 @@ fn overridden(
     let mut going: BTreeMap<PartitionIndex, Going> = BTreeMap::new();
     for (partition, expiring) in partitions {
         let all = expiring.segments.len();
-        let held_from =
-            if rules.guard == RetentionGuard::Hold { unread_from(expiring) } else { all };
+        let holds =
+            rules.guard == RetentionGuard::Hold && !mutant::is_on(Mutant::GuardHoldIgnored);
+        let held_from = if holds { unread_from(expiring) } else { all };
         let count = if rules.is_disk_pressed { all } else { held_from };
         let by = if rules.is_disk_pressed { Cause::DiskPressure } else { Cause::GuardCap };
         going.insert(*partition, Going { count, held_from, by });
@@ -195,7 +197,7 @@ fn overridden(
         partitions[partition].segments[going.count..].iter().map(|segment| segment.bytes).sum()
     };
     let mut total: u64 = going.iter().map(|(partition, going)| held(partition, going)).sum();
-    while rules.hold_bytes_max < total {
+    while rules.hold_bytes_max < total && !mutant::is_on(Mutant::GuardCapIgnored) {
         let next = |(partition, going): (&PartitionIndex, &Going)| {
             let segment = partitions[partition].segments.get(going.count)?;
             Some((segment.newest, *partition, segment.bytes))

@@ -9,6 +9,7 @@
 //! is what the rest below the high watermark is kept for.
 
 use towpath_log::disk::Space;
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::{BrokerConfig, DiskShare};
 
 /// What may be done with the room that is left.
@@ -59,7 +60,8 @@ impl Watermarks {
         };
         let high = self.high_bytes(space.total_bytes);
         let low = self.low.of(space.total_bytes).max(high);
-        if is_below(high, before == Room::Full) {
+        let is_kept = before == Room::Full && mutant::is_on(Mutant::WatermarkNeverLeft);
+        if is_below(high, before == Room::Full) || is_kept {
             Room::Full
         } else if is_below(low, Room::Low <= before) {
             Room::Low

@@ -10,6 +10,7 @@ use std::sync::{Arc, MutexGuard};
 use towpath_broker::Output;
 use towpath_broker::guard::Verdict;
 use towpath_log::disk::Disk;
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Now, Timestamp};
 
 use crate::cell::{Cell, Slot};
@@ -34,7 +35,11 @@ pub(crate) enum Deferred<D: Disk> {
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Whether the disk of a data directory does not answer.
     pub(crate) fn is_stalled(&self, volume: &Volume<D>) -> bool {
-        volume.is_waited_for() && volume.stalled_for(self.clock.now().time).is_some()
+        let is_stalled = |volume: &Volume<D>| {
+            volume.is_waited_for() && volume.stalled_for(self.clock.now().time).is_some()
+        };
+        let spreads = mutant::is_on(Mutant::StallSpreads);
+        is_stalled(volume) || (spreads && self.volumes.iter().any(is_stalled))
     }
 
     /// What is said of partitions there.

@@ -11,6 +11,7 @@ use towpath_broker::{Outcome, State};
 use towpath_log::disk::Disk;
 use towpath_log::{Committed, Dirty};
 use towpath_model::TopicPartition;
+use towpath_model::mutant::{self, Mutant};
 
 use crate::cell::Cell;
 use crate::driver::Driver;
@@ -73,11 +74,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub fn sync_round_in(&self, volume: VolumeIndex) -> SyncReport {
         let mut round = self.begin_round(volume);
         let volume = self.volume(volume);
-        if !round.dirty.is_empty() {
-            volume.round_begins(self.clock.now().time);
-        }
         self.commit_round(&mut round);
-        let report = self.finish_round(round);
+        let report = self.publish_round(round);
         volume.directory.tidy();
         volume.round_ends();
         self.tell_failure(volume);
@@ -124,6 +122,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 None => self.publish_durable(&cell, None),
             }
         }
+        if !round.dirty.is_empty() {
+            self.volume(volume).round_begins(self.clock.now().time);
+        }
         round
     }
 
@@ -137,8 +138,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    /// Tells the partitions what became of it.
+    /// Tells the partitions what became of it; the round is over.
     pub fn finish_round(&self, round: Round<D>) -> SyncReport {
+        let volume = round.volume;
+        let report = self.publish_round(round);
+        self.volume(volume).round_ends();
+        report
+    }
+
+    fn publish_round(&self, round: Round<D>) -> SyncReport {
         let Round { cells, committed, taken, .. } = round;
         let mut report = SyncReport { partitions: committed.len(), failed: 0, taken };
         for (cell, committed) in cells.iter().zip(committed) {
@@ -193,7 +201,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             let is_first_news = !slot.closed && !std::mem::replace(&mut slot.failed, true);
             if is_first_news {
                 slot.closed = !matches!(slot.partition.state(), State::None);
-                slot.partition.resign(Outcome::StorageFailed, out);
+                let outcome = match mutant::is_on(Mutant::FailedDirectoryAcks) {
+                    true => Outcome::Reached,
+                    false => Outcome::StorageFailed,
+                };
+                slot.partition.resign(outcome, out);
             }
         });
     }

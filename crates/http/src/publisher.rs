@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use towpath_coordinator::publishers::{Intent, Outcome, Published, Publisher, Reply, Request};
-use towpath_driver::{Clock, Condition, NotCoordinator};
+use towpath_driver::{Clock, Condition, NotCoordinator, ProduceFailure};
 use towpath_metadata as metadata;
 use towpath_model::{Offset, PartitionIndex, ProducerId, TopicName, TopicPartition};
 use towpath_records::{BatchBuilder, Compression};
@@ -177,6 +177,10 @@ async fn append(
     let id = topic.partition(intent.partition);
     let appended = match app.node.append(id, &topic.config, &mut bytes, Acks::All) {
         Ok(appended) => appended,
+        // An earlier attempt may have been appended: the next Begin resolves it.
+        Err(error @ PublishError::NotAppended(ProduceFailure::Stalled(_))) => {
+            return Err(refusals::of_publish(&error));
+        }
         Err(error) => {
             finish(app, publisher, intent.number, Outcome::NotAppended);
             return Err(refusals::of_publish(&error));

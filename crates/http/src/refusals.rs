@@ -61,7 +61,9 @@ pub(crate) fn of_publish(error: &PublishError) -> ApiError {
         PublishError::NotAppended(ProduceFailure::NotLeader) | PublishError::Resigned => {
             ApiError::new(Code::Unavailable, text).with_help("try again")
         }
-        PublishError::NotAppended(ProduceFailure::Storage(_) | ProduceFailure::Offline(_))
+        PublishError::NotAppended(
+            ProduceFailure::Storage(_) | ProduceFailure::Stalled(_) | ProduceFailure::Offline(_),
+        )
         | PublishError::StorageFailed => ApiError::new(Code::StorageFailed, text),
         PublishError::NotAppended(ProduceFailure::NoRoom(_)) => {
             ApiError::new(Code::DiskFull, text).with_help(

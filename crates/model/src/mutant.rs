@@ -138,6 +138,30 @@ mutants! {
     ResultsForgotten = "results-forgotten",
     /// A publisher that gave a message up goes on under the same producer epoch.
     PublisherEpochKept = "publisher-epoch-kept",
+    /// A compaction drops tombstones the first time that it sees them.
+    TombstoneDroppedEarly = "tombstone-dropped-early",
+    /// A compaction drops the newest record of a key too.
+    NewestRecordDropped = "newest-record-dropped",
+    /// A compacted segment takes the place of the others before it is synced.
+    SwapBeforeSync = "swap-before-sync",
+    /// A compaction takes what is not committed and not durable.
+    CompactionUnlimited = "compaction-unlimited",
+    /// Records are taken although less is free than is kept back.
+    WatermarkIgnored = "watermark-ignored",
+    /// A disk that was full is taken for full, whatever becomes free.
+    WatermarkNeverLeft = "watermark-never-left",
+    /// Those who wait for a data directory that fails are told that all is durable.
+    FailedDirectoryAcks = "failed-directory-acks",
+    /// One stalled disk is taken for all of them.
+    StallSpreads = "stall-spreads",
+    /// A partition that lies in a missing data directory is begun anew in another.
+    MissingBegunAnew = "missing-begun-anew",
+    /// The guard holds nothing.
+    GuardHoldIgnored = "guard-hold-ignored",
+    /// The guard holds beyond its cap.
+    GuardCapIgnored = "guard-cap-ignored",
+    /// A scrub passes over damage.
+    ScrubPassesOver = "scrub-passes-over",
 }
 
 impl Mutant {

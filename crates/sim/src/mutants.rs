@@ -51,9 +51,19 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         | M::RetentionUnlimited => vec![by("log", 3000)],
         // In one seed of a thousand or so.
         M::TornAppendKept | M::OldFramesReplayed | M::CutSnapshotKept => vec![by("log", 8000)],
-        M::DamageCut => vec![by("rot", 500)],
+        M::DamageCut | M::ScrubPassesOver => vec![by("rot", 500)],
+        M::TombstoneDroppedEarly
+        | M::NewestRecordDropped
+        | M::SwapBeforeSync
+        | M::CompactionUnlimited => vec![by("compaction", 2000)],
+        M::FailedDirectoryAcks | M::StallSpreads | M::MissingBegunAnew => {
+            vec![by("volumes", 2000)]
+        }
+        M::GuardHoldIgnored | M::GuardCapIgnored => vec![by("retention", 1000)],
         M::ProducersExpireByWall => vec![by("broker", 6000)],
         M::HighWatermarkNotDurable
+        | M::WatermarkIgnored
+        | M::WatermarkNeverLeft
         | M::CleanMarkKept
         | M::FullDiskFails
         | M::RepeatAppended

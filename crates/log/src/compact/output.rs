@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, TopicPartition};
 use towpath_records::{BatchHeader, without_records};
 
@@ -191,7 +192,9 @@ impl<D: Disk> Output<D> {
             return Ok(None);
         }
         self.write()?;
-        self.file.sync_data().map_err(LogError::io("sync", &self.path))?;
+        if !mutant::is_on(Mutant::SwapBeforeSync) {
+            self.file.sync_data().map_err(LogError::io("sync", &self.path))?;
+        }
         self.summary.is_sealed = true;
         self.summary.first_append = self.inputs.iter().filter_map(|input| input.first_append).min();
         self.summary.last_append = self.inputs.iter().filter_map(|input| input.last_append).max();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, Timestamp, TopicPartition};
 use towpath_records::{
     BatchHeader, Fate, Record, Remainder, RetainError, Scratch, records, retain,
@@ -501,7 +502,8 @@ impl Judge {
         if !map.can_hold(key) {
             return Fate::Kept;
         }
-        if map.get(key).is_some_and(|newest| offset < newest) {
+        let is_mutant = mutant::is_on(Mutant::NewestRecordDropped);
+        if map.get(key).is_some_and(|newest| offset < newest || is_mutant) {
             return Fate::Dropped;
         }
         if record.value.is_some() {
@@ -509,7 +511,8 @@ impl Judge {
         }
         let horizon =
             if header.has_delete_horizon() { header.base_timestamp() } else { self.horizon };
-        if header.has_delete_horizon() && horizon <= self.now {
+        let is_early = mutant::is_on(Mutant::TombstoneDroppedEarly);
+        if (header.has_delete_horizon() && horizon <= self.now) || is_early {
             return Fate::Dropped;
         }
         self.last_horizon = self.last_horizon.max(Some(horizon));

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Now, Offset, Timestamp};
 
 use super::pass::{Compaction, Range};
@@ -92,7 +93,10 @@ impl<D: Disk> Log<D> {
     }
 
     fn compactable(&self, min_lag: Duration, now: Timestamp, limit: Offset) -> &[Summary] {
-        let end = limit.min(self.durable.offset);
+        let end = match mutant::is_on(Mutant::CompactionUnlimited) {
+            true => self.log_end,
+            false => limit.min(self.durable.offset),
+        };
         let clean = self.clean_offset();
         let mut expected = None;
         let may_be = |segment: &&Summary| {

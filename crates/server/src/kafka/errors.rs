@@ -63,7 +63,10 @@ pub(super) fn of_publish_error(error: &PublishError) -> ErrorCode {
         | PublishError::Resigned
         | PublishError::Stopping => ErrorCode::NotLeaderOrFollower,
         PublishError::NotAppended(
-            ProduceFailure::NoRoom(_) | ProduceFailure::Storage(_) | ProduceFailure::Offline(_),
+            ProduceFailure::NoRoom(_)
+            | ProduceFailure::Storage(_)
+            | ProduceFailure::Stalled(_)
+            | ProduceFailure::Offline(_),
         )
         | PublishError::StorageFailed => ErrorCode::KafkaStorageError,
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce_refusal(refusal),

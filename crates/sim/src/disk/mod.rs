@@ -126,6 +126,11 @@ impl SimDisk {
         self.state().fail_sync_in = Some(syncs);
     }
 
+    /// Lets the next sync of a file at or below `path` fail, whenever it comes.
+    pub fn fail_sync_under(&self, path: &Path) {
+        self.state().fail_sync_under = Some(path.to_owned());
+    }
+
     /// Limits the bytes of all files; beyond it, writes answer `StorageFull`. `None` is no limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;

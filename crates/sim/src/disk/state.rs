@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) elapsed: Duration,
     pub(super) crash_in: Option<u64>,
     pub(super) fail_sync_in: Option<u64>,
+    /// The next sync of a file at or below this fails.
+    pub(super) fail_sync_under: Option<PathBuf>,
     pub(super) crashed: bool,
     /// Rises with every restart, so that handles of a dead process stay dead.
     pub(super) incarnation: u64,
@@ -125,6 +127,7 @@ impl State {
             elapsed: Duration::ZERO,
             crash_in: None,
             fail_sync_in: None,
+            fail_sync_under: None,
             crashed: false,
             incarnation: 0,
             changing_calls: 0,
@@ -142,6 +145,7 @@ impl State {
         self.events = Events::new();
         self.crash_in = None;
         self.fail_sync_in = None;
+        self.fail_sync_under = None;
     }
 
     /// The gate of calls that only look.
@@ -242,13 +246,14 @@ impl State {
                 false
             }
             None => false,
-        };
+        } || self.is_to_fail(inode);
         if !step.does() {
             // How much of it got to the disk is decided when the power goes.
             return step.answer();
         }
         if fails {
             self.fail_sync_in = None;
+            self.fail_sync_under = None;
             self.events.note("disk: sync failed");
             let content = self.files.get_mut(&inode).ok_or(io::ErrorKind::NotFound)?;
             content.fail_sync(&mut self.rng);
@@ -256,6 +261,12 @@ impl State {
         }
         self.content(inode)?.sync();
         step.answer()
+    }
+
+    fn is_to_fail(&self, inode: Inode) -> bool {
+        let Some(under) = &self.fail_sync_under else { return false };
+        let files = self.names.files();
+        files.iter().any(|(path, at)| *at == inode && Path::new(path).starts_with(under))
     }
 
     /// Bytes and names of all there is, in one call.
@@ -377,6 +388,7 @@ impl State {
         self.crashed = false;
         self.crash_in = None;
         self.fail_sync_in = None;
+        self.fail_sync_under = None;
         self.incarnation += 1;
     }
 }

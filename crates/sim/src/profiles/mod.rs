@@ -7,6 +7,7 @@ pub mod journal;
 pub mod log;
 pub mod retention;
 pub mod rot;
+pub mod volumes;
 
 use crate::profile::Profile;
 
@@ -22,6 +23,7 @@ pub fn all() -> &'static [&'static dyn Profile] {
         &broker::Broker,
         &groups::Groups,
         &retention::Retention,
+        &volumes::Volumes,
     ]
 }
 

@@ -295,11 +295,8 @@ impl World {
             Err(DeleteRecordsRefusal::Offline(reason)) => {
                 return Err(Violation::new("INV-F1", format!("{id}: {reason}")));
             }
-            Err(error @ DeleteRecordsRefusal::Stalled(_)) => {
-                return Err(Violation::new(
-                    "INV-F1",
-                    format!("{id}: no disk stalls here: {error}"),
-                ));
+            Err(DeleteRecordsRefusal::Stalled(reason)) => {
+                ensure!(self.machine.is_stalled(), "INV-F8", "{id}: the disk answers: {reason}");
             }
             Err(DeleteRecordsRefusal::Storage(error)) => {
                 let is_excused = self.is_full || self.machine.driver().is_failed();

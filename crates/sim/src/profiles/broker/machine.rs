@@ -2,12 +2,13 @@
 //!
 //! The profiles `broker` and `groups` both run on it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use towpath_driver::{
-    Clock, CompactionWork, Driver, OpenError, Place, Round, ScrubTotals, ScrubWork, Settings,
+    Clock, CompactionWork, Driver, OpenError, Place, Room, Round, ScrubTotals, ScrubWork, Settings,
     VolumeIndex,
 };
 use towpath_log::{Identity, WriteAheadLimits};
@@ -69,8 +70,10 @@ pub(in crate::profiles) struct Machine {
     tokens: u64,
     ids: Rng,
     running: Option<Process>,
-    /// A sync round that is under way, and whether the disk is done with it.
-    round: Option<(Round<SimDisk>, bool)>,
+    /// The data directories of the next start.
+    roots: Vec<PathBuf>,
+    /// The sync rounds that are under way, and whether the disk is done with them.
+    rounds: BTreeMap<VolumeIndex, (Round<SimDisk>, bool)>,
     /// How badly processes have ended since somebody looked at what is left.
     ending: Ending,
     /// The process that runs has opened everything.
@@ -104,12 +107,18 @@ impl Machine {
             tokens: 0,
             ids: rng.fork(),
             running: None,
-            round: None,
+            roots: vec![PathBuf::from(ROOT)],
+            rounds: BTreeMap::new(),
             ending: Ending::Closed,
             serves: false,
             must_lead_anew: false,
             syncs_failed_before: 0,
         }
+    }
+
+    /// The next start is given these data directories.
+    pub(in crate::profiles) fn set_roots(&mut self, roots: Vec<PathBuf>) {
+        self.roots = roots;
     }
 
     /// Starts a broker.
@@ -137,8 +146,14 @@ impl Machine {
     }
 
     fn open(&self, disk: &SimDisk, incarnation: Uuid) -> Result<Process, OpenError> {
-        let identity =
-            || Identity { cluster_id: "sim".to_owned(), node_id: ME, directory_id: Uuid([7; 16]) };
+        let mut named = 0;
+        let identity = || {
+            // One more directory is a new one, whichever start makes it.
+            let mut id = if self.roots.len() == 1 { [7; 16] } else { incarnation.0 };
+            id[0] ^= named;
+            named += 1;
+            Identity { cluster_id: "sim".to_owned(), node_id: ME, directory_id: Uuid(id) }
+        };
         let address =
             Address { listener: "PLAINTEXT".to_owned(), host: "sim".to_owned(), port: 9092 };
         let settings = Settings {
@@ -151,9 +166,9 @@ impl Machine {
         let clock = ProcessClock::start(&self.clock);
         let mailbox = Mailbox::default();
         let boot = format!("boot-{}", self.boots);
-        let place = Place { disk: disk.clone(), path: PathBuf::from(ROOT) };
+        let place = |path: &PathBuf| Place { disk: disk.clone(), path: path.clone() };
         let driver = Driver::open_in(
-            vec![place],
+            self.roots.iter().map(place).collect(),
             self.limits,
             identity,
             &boot,
@@ -196,7 +211,7 @@ impl Machine {
     /// Stops orderly, if it can; says whether it could.
     pub(in crate::profiles) fn close(&mut self) -> bool {
         if self.running.is_some() {
-            self.finish_round();
+            self.finish_rounds();
         }
         let Some(process) = self.running.take() else { return false };
         // From here on the mark of a clean stop may be there, whether or not this returns.
@@ -209,7 +224,7 @@ impl Machine {
     /// The process ends, and the next one may start: after a power loss, or after a kill.
     pub(in crate::profiles) fn end(&mut self, was_closed: bool, loses_power: bool) -> Ending {
         self.running = None;
-        self.round = None;
+        self.rounds.clear();
         if loses_power {
             self.disk.lose_power();
             self.boots += 1;
@@ -283,13 +298,44 @@ impl Machine {
 
     /// One round of the sync thread, if anybody wants one; says whether.
     pub(in crate::profiles) fn sync_if_wanted(&mut self) -> bool {
-        self.finish_round();
+        self.finish_rounds();
         let process = self.process();
         let wanted = process.clock.take_sync_wishes();
         for volume in &wanted {
             process.driver.sync_round_in(*volume);
         }
         !wanted.is_empty()
+    }
+
+    /// One round of the sync thread of one data directory, if anybody wants one.
+    pub(in crate::profiles) fn sync_volume_if_wanted(&mut self, volume: VolumeIndex) {
+        self.finish_round(volume);
+        let Process { driver, clock, .. } = self.process();
+        if clock.take_sync_wish(volume) {
+            driver.sync_round_in(volume);
+        }
+    }
+
+    /// Begins a round in a data directory, if none is under way and anybody wants one; says whether
+    /// one is under way now.
+    pub(in crate::profiles) fn begin_round_if_wanted(&mut self, volume: VolumeIndex) -> bool {
+        let Process { driver, clock, .. } = self.process();
+        if !self.rounds.contains_key(&volume) && clock.take_sync_wish(volume) {
+            self.rounds.insert(volume, (driver.begin_round(volume), false));
+        }
+        self.rounds.contains_key(&volume)
+    }
+
+    /// Whether the broker knows of a data directory with less room than it keeps back.
+    pub(in crate::profiles) fn is_out_of_room(&self) -> bool {
+        let statuses = self.driver().volume_statuses();
+        statuses.iter().any(|status| status.room == Room::Full)
+    }
+
+    /// Whether the disk of a data directory has not answered for long.
+    pub(in crate::profiles) fn is_stalled(&self) -> bool {
+        let statuses = self.driver().volume_statuses();
+        statuses.iter().any(|status| status.stalled_for.is_some())
     }
 
     /// A few turns of the compaction thread; says how many compactions have ended in them.
@@ -315,27 +361,33 @@ impl Machine {
         driver.scrubbed_so_far()
     }
 
+    /// As [`Self::sync_a_part_of`], of the only directory.
+    pub(in crate::profiles) fn sync_a_part(&mut self, events: &mut Events) {
+        self.sync_a_part_of(VolumeIndex::FIRST, events);
+    }
+
     /// The sync thread comes one step further: it takes a round, lets the disk make it durable, or
     /// publishes it. Whatever happens between two calls of this happens in the middle of a round.
-    pub(in crate::profiles) fn sync_a_part(&mut self, events: &mut Events) {
-        let Process { driver, clock, .. } = self.process();
+    pub(in crate::profiles) fn sync_a_part_of(
+        &mut self,
+        volume: VolumeIndex,
+        events: &mut Events,
+    ) {
+        let driver = self.driver();
         self.trace.event("sync part", &[]);
-        match self.round.take() {
+        match self.rounds.remove(&volume) {
             None => {
-                // One directory is all there is.
-                if clock.take_sync_wishes().contains(&VolumeIndex::FIRST) {
-                    self.round = Some((driver.begin_round(VolumeIndex::FIRST), false));
-                }
+                self.begin_round_if_wanted(volume);
             }
             Some((mut round, false)) => {
-                if driver.has_unsynced() {
+                if driver.has_unsynced_in(volume) {
                     events.note("sync: made durable after more appends");
                 }
                 driver.commit_round(&mut round);
-                self.round = Some((round, true));
+                self.rounds.insert(volume, (round, true));
             }
             Some((round, true)) => {
-                if driver.has_unsynced() {
+                if driver.has_unsynced_in(volume) {
                     events.note("sync: published after more appends");
                 }
                 if round.partitions().any(|id| driver.position(id, None).is_err()) {
@@ -346,10 +398,16 @@ impl Machine {
         }
     }
 
+    fn finish_rounds(&mut self) {
+        while let Some(volume) = self.rounds.keys().next().copied() {
+            self.finish_round(volume);
+        }
+    }
+
     /// Finishes a round that is under way, as the end of the sync thread does.
-    fn finish_round(&mut self) {
+    fn finish_round(&mut self, volume: VolumeIndex) {
         let driver = self.driver();
-        let Some((mut round, is_committed)) = self.round.take() else { return };
+        let Some((mut round, is_committed)) = self.rounds.remove(&volume) else { return };
         if !is_committed {
             driver.commit_round(&mut round);
         }

@@ -65,6 +65,7 @@ impl Profile for Broker {
             "broker: segment scrubbed",
             "broker: write accepted after a refusal",
             "broker: write refused by the watermark",
+            "broker: write refused while the disk does not answer",
             "broker: write refused for a full disk",
             "compaction: ended",
             "compaction: superseded record gone",

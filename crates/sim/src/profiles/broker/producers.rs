@@ -255,6 +255,11 @@ impl World {
         }
         match result {
             Ok(produced) => {
+                ensure!(
+                    produced.is_duplicate || !self.machine.is_out_of_room(),
+                    "INV-F6",
+                    "{target}: {header:?} is taken below the high watermark"
+                );
                 if frame.was_refused && !produced.is_duplicate {
                     self.events.note("broker: write accepted after a refusal");
                 }
@@ -337,6 +342,13 @@ impl World {
                 };
                 let model = self.partitions.entry(target).or_default();
                 model.history.answered(header, answer)
+            }
+            ProduceFailure::Stalled(reason) => {
+                ensure!(self.machine.is_stalled(), "INV-F8", "the disk answers, yet: {reason}");
+                // It may be there from an earlier attempt; what comes behind it may overtake it.
+                self.events.note("broker: write refused while the disk does not answer");
+                self.producers[at].window[index].is_refused = true;
+                Ok(())
             }
             ProduceFailure::Offline(reason) => Err(Violation::new("INV-F1", reason.clone())),
             ProduceFailure::NoRoom(_) => {
@@ -452,7 +464,8 @@ impl World {
         let is_fenced = matches!(
             result,
             Err(ProduceFailure::Refused(ProduceRefusal::StaleProducerEpoch { .. })
-                | ProduceFailure::NotLeader)
+                | ProduceFailure::NotLeader
+                | ProduceFailure::Stalled(_))
         );
         let may_be_forgotten =
             self.partitions[&target].is_lossy || 0 < self.partitions[&target].start.0;

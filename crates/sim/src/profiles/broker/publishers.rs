@@ -343,6 +343,13 @@ impl World {
                 }
                 self.published(number, flow, intent, told)
             }
+            Err(ProduceFailure::Stalled(reason)) => {
+                ensure!(self.machine.is_stalled(), "INV-F8", "the disk answers, yet: {reason}");
+                // An earlier attempt may be there: the next one resolves it.
+                self.events.note("publisher: append refused while the disk does not answer");
+                self.end_flow(number);
+                Ok(())
+            }
             Err(failure) => {
                 let is_overtaken =
                     flow.has_stalled && matches!(failure, ProduceFailure::Refused(_));

@@ -49,6 +49,11 @@ impl ProcessClock {
         std::mem::take(&mut lock(&self.wishes).syncs_wanted)
     }
 
+    /// Whether a sync round was asked for in this data directory; the caller runs it.
+    pub(in crate::profiles) fn take_sync_wish(&self, volume: VolumeIndex) -> bool {
+        lock(&self.wishes).syncs_wanted.remove(&volume)
+    }
+
     /// Whether a sync round was asked for in this data directory.
     pub(in crate::profiles) fn is_sync_wanted(&self, volume: VolumeIndex) -> bool {
         lock(&self.wishes).syncs_wanted.contains(&volume)

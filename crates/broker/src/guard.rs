@@ -186,8 +186,7 @@ fn overridden(
     let mut going: BTreeMap<PartitionIndex, Going> = BTreeMap::new();
     for (partition, expiring) in partitions {
         let all = expiring.segments.len();
-        let holds =
-            rules.guard == RetentionGuard::Hold && !mutant::is_on(Mutant::GuardHoldIgnored);
+        let holds = rules.guard == RetentionGuard::Hold && !mutant::is_on(Mutant::GuardHoldIgnored);
         let held_from = if holds { unread_from(expiring) } else { all };
         let count = if rules.is_disk_pressed { all } else { held_from };
         let by = if rules.is_disk_pressed { Cause::DiskPressure } else { Cause::GuardCap };

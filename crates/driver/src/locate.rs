@@ -165,8 +165,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Where a partition lies that is about to be led.
     pub(crate) fn located(&self, id: TopicPartition, is_internal: bool) -> Located {
         let is_ignored = mutant::is_on(Mutant::MissingBegunAnew);
-        let is_somewhere_else =
-            || !self.missing.is_empty() && self.found.is_old(id) && !is_ignored;
+        let is_somewhere_else = || !self.missing.is_empty() && self.found.is_old(id) && !is_ignored;
         match self.found.places.get(&id).map_or(&[][..], Vec::as_slice) {
             [index] => Located::In(*index),
             // The first directory is there, and internal topics are nowhere else.

@@ -12,8 +12,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use towpath_model::mutant::{self, Mutant};
 use towpath_model::Offset;
+use towpath_model::mutant::{self, Mutant};
 
 use crate::damage::DamagedRange;
 use crate::disk::Disk;

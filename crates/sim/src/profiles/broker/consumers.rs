@@ -10,7 +10,7 @@ use crate::disk::SimDisk;
 use crate::profile::{Violation, ensure};
 
 /// A reader of one partition.
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub(super) struct Consumer {
     pub(super) target: Option<TopicPartition>,
     pub(super) position: Offset,
@@ -18,6 +18,9 @@ pub(super) struct Consumer {
     pub(super) is_polling: bool,
     /// It was woken because this offset was reached.
     woken_for: Option<Offset>,
+    /// What was found for it at its position, and has not arrived: a region of a file, which is read
+    /// when it is sent, whatever has become of the segment by then.
+    on_its_way: Option<Read<SimDisk>>,
 }
 
 impl Consumer {
@@ -25,6 +28,12 @@ impl Consumer {
     pub(super) fn disconnect(&mut self) {
         self.is_polling = false;
         self.woken_for = None;
+        self.on_its_way = None;
+    }
+
+    /// Whether an answer has not arrived.
+    pub(super) fn awaits_records(&self) -> bool {
+        self.on_its_way.is_some()
     }
 }
 
@@ -39,7 +48,10 @@ impl World {
             self.drop_polls(at);
             self.consumers[at] = Consumer { target, ..Consumer::default() };
         }
-        let Consumer { target: Some(target), position, is_polling: false, woken_for } =
+        if self.consumers[at].on_its_way.is_some() {
+            return if self.is_draining { self.records_arrive(at) } else { Ok(()) };
+        }
+        let Consumer { target: Some(target), position, is_polling: false, woken_for, .. } =
             self.consumers[at]
         else {
             return Ok(());
@@ -63,7 +75,17 @@ impl World {
                     "INV-R4",
                     "woken for {awaited}, yet the high watermark is {high_watermark}"
                 );
-                self.found(at, target, position, &read)
+                let weather = self.swarm.weather;
+                if !self.is_draining && self.rng.percent(weather.loses_answers) {
+                    // It asks again, over another connection.
+                    self.events.note("consumer: answer lost on the way");
+                    return Ok(());
+                }
+                if !self.is_draining && self.rng.percent(weather.delays_answers) {
+                    self.consumers[at].on_its_way = Some(read);
+                    return Ok(());
+                }
+                self.found(at, target, position, &read, false)
             }
             Err(refusal) => self.unread(at, target, position, &refusal),
         }
@@ -75,6 +97,7 @@ impl World {
         target: TopicPartition,
         position: Offset,
         read: &Read<SimDisk>,
+        is_late: bool,
     ) -> Result<(), Violation> {
         let high_watermark = read.position.high_watermark;
         let Some(slice) = &read.slice else {
@@ -90,7 +113,8 @@ impl World {
         };
         let bytes = slice.read().map_err(|e| Violation::new("INV-R13", e.to_string()))?;
         if self.partitions.entry(target).or_default().compacted.is_some() {
-            return self.found_compacted(at, target, position, read, slice.next_offset, &bytes);
+            let records = (slice.next_offset, &bytes[..]);
+            return self.found_compacted(at, target, position, high_watermark, records, is_late);
         }
         let first = slice.first_offset;
         ensure!(first <= position, "INV-R13", "a read at {position} begins at {first}");
@@ -122,11 +146,10 @@ impl World {
         at: usize,
         target: TopicPartition,
         position: Offset,
-        read: &Read<SimDisk>,
-        next: Offset,
-        bytes: &[u8],
+        high_watermark: Offset,
+        (next, bytes): (Offset, &[u8]),
+        is_late: bool,
     ) -> Result<(), Violation> {
-        let high_watermark = read.position.high_watermark;
         ensure!(next <= high_watermark, "INV-R12", "read to {next}, above {high_watermark}");
         ensure!(position < next, "INV-R13", "a read at {position} ends at {next}");
         let mut batches = split_batches(bytes);
@@ -138,7 +161,7 @@ impl World {
         ensure!(batches.tail() == Tail::Clean, "INV-R13", "a read at {position} ends in a batch");
         let model = self.partitions.entry(target).or_default();
         if let Some(compacted) = &mut model.compacted {
-            compacted.check_range(position, next, high_watermark, all.into_iter())?;
+            compacted.check_read(position, next, high_watermark, all.into_iter(), is_late)?;
         }
         self.consumers[at].position = next;
         self.machine.trace.event("read", &[at as u64, next.0 as u64]);
@@ -175,6 +198,16 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// What was found for a consumer arrives.
+    pub(super) fn records_arrive(&mut self, at: usize) -> Result<(), Violation> {
+        let Consumer { target: Some(target), position, .. } = self.consumers[at] else {
+            return Ok(());
+        };
+        let Some(read) = self.consumers[at].on_its_way.take() else { return Ok(()) };
+        self.events.note("consumer: records came late");
+        self.found(at, target, position, &read, true)
     }
 
     fn poll(&mut self, at: usize, target: TopicPartition, position: Offset) {

@@ -85,6 +85,9 @@ impl World {
     /// Whether files of a topic whose deletion was acknowledged are still there.
     pub(super) fn has_deleted_files(&self) -> bool {
         let deleted = &self.catalog.deleted;
+        if deleted.is_empty() {
+            return false;
+        }
         let files = self.machine.disk.files();
         files.iter().any(|(path, _)| deleted.iter().any(|id| path.contains(&id.to_string())))
     }

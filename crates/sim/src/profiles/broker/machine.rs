@@ -368,11 +368,7 @@ impl Machine {
 
     /// The sync thread comes one step further: it takes a round, lets the disk make it durable, or
     /// publishes it. Whatever happens between two calls of this happens in the middle of a round.
-    pub(in crate::profiles) fn sync_a_part_of(
-        &mut self,
-        volume: VolumeIndex,
-        events: &mut Events,
-    ) {
+    pub(in crate::profiles) fn sync_a_part_of(&mut self, volume: VolumeIndex, events: &mut Events) {
         let driver = self.driver();
         self.trace.event("sync part", &[]);
         match self.rounds.remove(&volume) {

@@ -17,8 +17,9 @@ use towpath_model::{Token, TopicPartition};
 use towpath_records::BatchHeader;
 use towpath_replication::{Acks, ProduceRefusal};
 
+use super::consumers::Consumer;
 use super::producers::validate;
-use super::world::World;
+use super::world::{Waiting, World};
 use crate::profile::{Violation, ensure};
 use crate::rng::Rng;
 
@@ -174,7 +175,14 @@ impl World {
             && let Some((token, delivery)) = self.network.take_answer(&mut self.rng)
         {
             self.events.note("network: answer came late");
+            if matches!(self.waits.get(&token), Some(Waiting::Poll { .. })) {
+                self.events.note("consumer: woken late");
+            }
             return self.hear(token, delivery);
+        }
+        let late = self.consumers.iter().position(Consumer::awaits_records);
+        if let Some(at) = late.filter(|_| self.rng.percent(30)) {
+            return self.records_arrive(at);
         }
         let busy = self.network.busy();
         if busy.is_empty() {

@@ -45,6 +45,8 @@ pub(super) struct PartitionModel {
     pub(super) compacted: Option<Compacted>,
     /// Whether the topic was ever relaxed: records may have been lost.
     pub(super) is_lossy: bool,
+    /// How often retention alone has moved the log start.
+    pub(super) expired: u64,
 }
 
 /// A batch in the log.
@@ -171,6 +173,7 @@ impl PartitionModel {
         );
         if self.start.max(self.start_asked) < start {
             self.check_expired(start, expiry)?;
+            self.expired += 1;
         }
         self.start = start;
         self.appended.retain(|_, batch| start < batch.next);

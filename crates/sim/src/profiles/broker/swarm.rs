@@ -119,7 +119,7 @@ fn draw_ops(rng: &mut Rng, has_ledger: bool) -> Vec<(u64, Op)> {
         (1, Op::Pause),
         (1, Op::Rewind),
         (3, Op::DeleteRecords),
-        (1, Op::BumpEpoch),
+        (3, Op::BumpEpoch),
         (4, Op::Upkeep),
         (8, Op::Compact),
         (4, Op::Scrub),

@@ -133,6 +133,8 @@ impl World {
             self.events.add("compaction: superseded record gone", compacted.superseded);
             self.events.add("compaction: tombstone gone", compacted.tombstones_gone);
         }
+        let expired = self.partitions.values().map(|model| model.expired).sum();
+        self.events.add("retention: log start moved", expired);
         self.events.merge(&self.machine.disk_events());
         self.events
     }
@@ -171,7 +173,13 @@ impl World {
             Op::Carry => self.carry()?,
             Op::Pause => self.pause(),
             Op::Tick => self.machine.tick(),
-            Op::Upkeep => self.machine.driver().upkeep(),
+            Op::Upkeep => {
+                let had_deleted = self.has_deleted_files();
+                self.machine.driver().upkeep();
+                if had_deleted && !self.machine.has_stopped() && !self.has_deleted_files() {
+                    self.events.note("broker: deleted log removed");
+                }
+            }
             Op::Compact => {
                 let turns = self.rng.between(1, 20);
                 self.compaction_begins();

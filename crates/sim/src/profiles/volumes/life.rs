@@ -70,7 +70,8 @@ fn work(world: &mut World) -> Result<(), Violation> {
 }
 
 fn end(world: &mut World) -> Result<(), Violation> {
-    let closes = world.machine.is_running() && !world.machine.has_stopped() && world.rng.percent(40);
+    let closes =
+        world.machine.is_running() && !world.machine.has_stopped() && world.rng.percent(40);
     let was_closed = closes && world.machine.close();
     let is_excused = world.machine.excuses_failure(false);
     ensure!(was_closed || !closes || is_excused, "INV-F1", "a healthy broker does not close");

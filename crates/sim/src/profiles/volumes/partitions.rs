@@ -67,7 +67,8 @@ impl PartitionModel {
         let mut at = lines.log_start_offset;
         while at < end {
             let broken = |what: String| Violation::new("INV-R1", format!("{id} at {at}: {what}"));
-            let read = driver.read(id, None, at, false, limits).map_err(|e| broken(e.to_string()))?;
+            let read =
+                driver.read(id, None, at, false, limits).map_err(|e| broken(e.to_string()))?;
             let slice = read.slice.ok_or_else(|| broken("nothing to read".to_owned()))?;
             let bytes = slice.read().map_err(|e| broken(e.to_string()))?;
             for batch in split_batches(&bytes) {

@@ -412,7 +412,8 @@ impl World {
         model.promised = model.promised.max(end);
         model.home = status.as_ref().map(|status| status.path.clone());
         let others = self.machine.driver().volume_statuses();
-        let mut others = others.iter().filter(|o| Some(o.index) != status.as_ref().map(|s| s.index));
+        let mut others =
+            others.iter().filter(|o| Some(o.index) != status.as_ref().map(|s| s.index));
         if self.absence.is_some() {
             self.events.note("volumes: acknowledged while another directory was missing");
         } else if let Some(other) = others.next() {

@@ -353,7 +353,7 @@ impl World {
             ProduceFailure::Offline(reason) => Err(Violation::new("INV-F1", reason.clone())),
             ProduceFailure::NoRoom(_) => {
                 // What the broker knows of the room is as old as its last upkeep.
-                ensure!(self.was_full, "INV-F6", "{target}: there has always been room: {failure}");
+                ensure!(self.may_lack_room, "INV-F6", "{target}: there is room: {failure}");
                 self.events.note("broker: write refused by the watermark");
                 self.producers[at].window[index].is_refused = true;
                 let model = self.partitions.entry(target).or_default();

@@ -357,7 +357,7 @@ impl World {
                     self.events.note("publisher: straggler fenced");
                 }
                 let is_refused_for_room =
-                    matches!(failure, ProduceFailure::NoRoom(_)) && self.was_full;
+                    matches!(failure, ProduceFailure::NoRoom(_)) && self.may_lack_room;
                 let is_excused =
                     is_overtaken || self.is_full || is_refused_for_room || driver.is_failed();
                 ensure!(is_excused, "INV-P5", "{id}: a publisher's append is refused: {failure}");

@@ -72,6 +72,8 @@ pub(super) struct World {
     pub(super) is_full: bool,
     /// It has had little room in this life.
     pub(super) was_full: bool,
+    /// The broker may still think that it has: it has not looked since there is room.
+    pub(super) may_lack_room: bool,
     /// Clients only finish what they have begun.
     pub(super) is_draining: bool,
 }
@@ -122,6 +124,7 @@ impl World {
             producer_ids: BTreeSet::new(),
             is_full: false,
             was_full: false,
+            may_lack_room: false,
             is_draining: false,
             rng,
             swarm,
@@ -176,6 +179,7 @@ impl World {
             Op::Upkeep => {
                 let had_deleted = self.has_deleted_files();
                 self.machine.driver().upkeep();
+                self.may_lack_room = self.is_full;
                 if had_deleted && !self.machine.has_stopped() && !self.has_deleted_files() {
                     self.events.note("broker: deleted log removed");
                 }
@@ -197,6 +201,7 @@ impl World {
                 self.machine.fill_disk(spare);
                 self.is_full = true;
                 self.was_full = true;
+                self.may_lack_room = true;
             }
             Op::FreeDisk => self.free_disk(),
             Op::FailSync => self.machine.disk.fail_sync_in(self.rng.between(1, 5)),
@@ -343,6 +348,7 @@ impl World {
         self.callers.iter_mut().for_each(Caller::disconnect);
         self.consumers.iter_mut().for_each(Consumer::disconnect);
         self.was_full = self.is_full;
+        self.may_lack_room = self.is_full;
     }
 
     /// Some partition of some topic that comes and goes.

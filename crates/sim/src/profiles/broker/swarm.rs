@@ -124,7 +124,7 @@ fn draw_ops(rng: &mut Rng, has_ledger: bool) -> Vec<(u64, Op)> {
         (8, Op::Compact),
         (4, Op::Scrub),
         (5, Op::LetTimePass),
-        (1, Op::JumpClock),
+        (3, Op::JumpClock),
         (1, Op::FillDisk),
         (1, Op::FailSync),
         (1, Op::CutPowerOfACopy),

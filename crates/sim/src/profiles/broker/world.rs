@@ -277,9 +277,10 @@ impl World {
         let turns = self.rng.between(1, 30);
         let after = self.machine.scrub(turns);
         ensure!(after.damaged_ranges == 0, "INV-D1", "a scrub finds damage: {after:?}");
-        // A full disk may take a part of an index.
+        // A full disk may take a part of an index, and a failed sync lose one.
         let fills = self.swarm.ops.iter().any(|(_, op)| matches!(op, Op::FillDisk));
-        let is_right = fills || after.rebuilt_indexes == 0;
+        let has_lost = 0 < self.machine.disk.events().count("disk: sync failed");
+        let is_right = fills || has_lost || after.rebuilt_indexes == 0;
         ensure!(is_right, "INV-D1", "a scrub finds a wrong index: {after:?}");
         self.events.add("broker: segment scrubbed", after.segments - before.segments);
         self.events.add("broker: scrub passed over everything", after.passes - before.passes);

@@ -1,18 +1,20 @@
-//! The memory in which produced batches are looked at in the clear: a little per thread, and one
-//! large piece for the whole broker.
+//! The memory in which produced batches are looked at in the clear: small pieces, as many as there are
+//! processors, and one large piece for the whole broker.
 //!
 //! A compressed batch of a kilobyte can hold megabytes. Nearly all are small in the clear and find
-//! room in their thread's own buffer. The others, known by their size or by having outgrown that,
-//! are looked at one at a time in the large one. So what strangers make us decompress has a bound
-//! that does not depend on how many of them there are: threads × [`SMALL_BYTES`] and, once,
-//! [`PLAIN_BYTES_MAX`] or what a topic with larger batches allows. Both buffers are taken whole at
+//! room in a small piece. The others, known by their size or by having outgrown that, are looked at
+//! one at a time in the large one. So what strangers make us decompress has a bound that does not
+//! depend on how many of them there are: a few times [`SMALL_BYTES`] and, once, [`PLAIN_BYTES_MAX`]
+//! or what a topic with larger batches allows, with a codec's window each. Pieces are taken whole at
 //! their first use: growing by doubling would leave as much again with the allocator.
+//!
+//! The pieces belong to nobody between two looks. A thread's own would be more each time a worker is
+//! held up, because another thread then becomes the worker.
 //!
 //! Looking at a large one takes milliseconds, so it is done where a worker is not held up, and whoever
 //! waits for the buffer waits in a task and not in a thread.
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as ThreadMutex};
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use towpath_records::{InvalidBatch, Scratch};
@@ -23,16 +25,21 @@ use crate::publish::PublishError;
 /// Largest batch after decompression, for topics with batches of ordinary size: a bomb ends here,
 /// whatever it declares. Clients bound their batches before they compress them, at 1 MiB or so.
 pub(crate) const PLAIN_BYTES_MAX: usize = 16 << 20;
-/// Room of a thread's own buffer.
+/// Room of a small piece.
 const SMALL_BYTES: usize = 1 << 20;
 
-thread_local! {
-    static SMALL: RefCell<Scratch> = RefCell::new(Scratch::with_room(SMALL_BYTES));
+/// The small pieces, and the large one for one batch at a time.
+pub(crate) struct PlainMemory {
+    small: ThreadMutex<Small>,
+    large: Arc<Mutex<Large>>,
 }
 
-/// The large buffer, for one batch at a time.
-pub(crate) struct PlainMemory {
-    large: Arc<Mutex<Large>>,
+/// Invariant: no more pieces are kept than processors can use at once.
+struct Small {
+    idle: Vec<Scratch>,
+    kept_max: usize,
+    /// Since the last [`PlainMemory::release_idle`].
+    is_used: bool,
 }
 
 struct Large {
@@ -66,7 +73,9 @@ impl Drop for PlainTurn {
 impl Default for PlainMemory {
     fn default() -> Self {
         let large = Large { scratch: Scratch::with_room(PLAIN_BYTES_MAX), is_used: false };
-        PlainMemory { large: Arc::new(Mutex::new(large)) }
+        let kept_max = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let small = Small { idle: Vec::new(), kept_max, is_used: false };
+        PlainMemory { small: ThreadMutex::new(small), large: Arc::new(Mutex::new(large)) }
     }
 }
 
@@ -86,7 +95,7 @@ impl PlainMemory {
     ) -> Result<T, PublishError> {
         let small = plain_bytes_max.min(SMALL_BYTES);
         if turn.is_none() && bytes <= small {
-            let looked = SMALL.with_borrow_mut(|scratch| look(scratch, small));
+            let looked = self.look_small(|scratch, _| look(scratch, small));
             let is_too_small = |error: &PublishError| {
                 matches!(error, PublishError::Invalid(InvalidBatch::PlainTooLarge { .. }))
             };
@@ -102,9 +111,21 @@ impl PlainMemory {
         off_worker(|| look(turn.scratch(), plain_bytes_max))
     }
 
-    /// Runs `look` with this thread's own buffer, and with how much of it may be used.
-    pub(crate) fn look_small<T>(look: impl FnOnce(&mut Scratch, usize) -> T) -> T {
-        SMALL.with_borrow_mut(|scratch| look(scratch, SMALL_BYTES))
+    /// Runs `look` with a small piece, and with how much of it may be used.
+    pub(crate) fn look_small<T>(&self, look: impl FnOnce(&mut Scratch, usize) -> T) -> T {
+        let idle = self.small().idle.pop();
+        let mut scratch = idle.unwrap_or_else(|| Scratch::with_room(SMALL_BYTES));
+        let looked = look(&mut scratch, SMALL_BYTES);
+        let mut small = self.small();
+        small.is_used = true;
+        if small.idle.len() < small.kept_max {
+            small.idle.push(scratch);
+        }
+        looked
+    }
+
+    fn small(&self) -> std::sync::MutexGuard<'_, Small> {
+        self.small.lock().expect("nothing panics over the list of pieces")
     }
 
     /// Waits for the large buffer. To be awaited in a task that does nothing else meanwhile: a turn
@@ -113,8 +134,13 @@ impl PlainMemory {
         PlainTurn::new(Arc::clone(&self.large).lock_owned().await)
     }
 
-    /// Gives the large buffer back if nobody has used it since the last call.
+    /// Gives back what nobody has used since the last call.
     pub(crate) fn release_idle(&self) {
+        let mut small = self.small();
+        if !std::mem::take(&mut small.is_used) {
+            small.idle = Vec::new();
+        }
+        drop(small);
         let Ok(mut large) = self.large.try_lock() else { return };
         if !std::mem::take(&mut large.is_used) {
             large.scratch.release();
@@ -164,6 +190,23 @@ mod tests {
         });
         assert!(looked.is_err());
         assert_eq!(caps, [1_000]);
+    }
+
+    #[test]
+    fn small_pieces_are_kept_for_whoever_comes_next_and_given_back_when_nobody_does() {
+        let memory = PlainMemory::default();
+        let kept_max = memory.small().kept_max;
+        fn nest(memory: &PlainMemory, depth: usize) {
+            if 0 < depth {
+                memory.look_small(|_, _| nest(memory, depth - 1));
+            }
+        }
+        nest(&memory, kept_max + 3);
+        assert_eq!(memory.small().idle.len(), kept_max);
+        memory.release_idle();
+        assert_eq!(memory.small().idle.len(), kept_max);
+        memory.release_idle();
+        assert!(memory.small().idle.is_empty());
     }
 
     #[tokio::test]

@@ -100,7 +100,7 @@ impl Node {
             let looked = match step {
                 Ok(TimeStep::Done) => return Ok((search, Ok(()))),
                 Ok(TimeStep::Look) => {
-                    let looked = look_here(&mut search);
+                    let looked = look_here(self.plain_memory(), &mut search);
                     match looked {
                         Ok(false) => {
                             let looked;
@@ -138,9 +138,12 @@ impl Node {
 }
 
 /// Looks at a batch in a worker, if it is small. `false`: it is not.
-fn look_here(search: &mut TimeSearch<NodeDisk>) -> Result<bool, FetchRefusal> {
+fn look_here(
+    memory: &PlainMemory,
+    search: &mut TimeSearch<NodeDisk>,
+) -> Result<bool, FetchRefusal> {
     if HASTY_BYTES < search.batch_bytes() as u64 {
         return Ok(false);
     }
-    PlainMemory::look_small(|scratch, plain_bytes_max| search.look(plain_bytes_max, scratch))
+    memory.look_small(|scratch, plain_bytes_max| search.look(plain_bytes_max, scratch))
 }

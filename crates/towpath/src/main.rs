@@ -4,6 +4,7 @@
 //! `client` crate over the public Kafka protocol, so they work against any Kafka as well; only
 //! what that protocol cannot say comes from the broker's HTTP API (`broker_api.rs`).
 
+mod allocator;
 mod broker_api;
 mod cli;
 mod commands;
@@ -25,10 +26,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::Cli;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    allocator::give_back_soon();
     // When a shell asks for completions, this answers and does not return.
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
     commands::run(Cli::parse())

@@ -11,7 +11,7 @@ use towpath_process::kafka::KafkaConnection;
 use crate::support::{command, eventually, output_of, serve, stop};
 
 /// A scrub that rests looks again every five seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 #[test]
 fn damage_is_found_before_somebody_reads_it() {

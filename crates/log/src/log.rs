@@ -115,6 +115,8 @@ pub struct Log<D: Disk> {
     /// Log end offset at which the index files were last written.
     pub(crate) indexed_to: Option<Offset>,
     pub(crate) bytes_since_snapshot: u64,
+    /// See [`crate::Snapshots`].
+    pub(crate) snapshots_turn: Arc<Mutex<()>>,
 }
 
 /// The segment that is appended to.

@@ -4,12 +4,12 @@
 //! they are written aside and renamed, and a damaged one is passed over.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use towpath_model::Offset;
 use towpath_model::mutant::{self, Mutant};
 
-use crate::directory::DataDirectory;
+use crate::directory::{DataDirectory, lock_of};
 use crate::disk::Disk;
 use crate::envelope::{self, Kind, Payload};
 use crate::error::LogError;
@@ -38,12 +38,16 @@ fn read<D: Disk>(disk: &D, directory: &Path, at: Offset) -> Result<Option<Vec<u8
     Ok((payload.i64() == Some(at.0)).then(|| payload.0.to_vec()))
 }
 
-/// Where a log keeps its snapshots. It works without the partition's lock; one thread at a time.
+/// Where a log keeps its snapshots. It works without the partition's lock. Several may be at work at
+/// once (the upkeep, retention, whoever deletes records), and take turns.
 pub struct Snapshots<D: Disk> {
     directory: DataDirectory<D>,
     path: Arc<Path>,
     /// What of the log was durable.
     durable: Offset,
+    /// Held while files are written or removed: of two that write the same snapshot, one would rename
+    /// the other's unfinished file.
+    turn: Arc<Mutex<()>>,
 }
 
 impl<D: Disk> Snapshots<D> {
@@ -52,6 +56,7 @@ impl<D: Disk> Snapshots<D> {
     /// # Errors
     /// When the disk refuses; older snapshots are then still there.
     pub fn save(&self, at: Offset, payload: &[u8]) -> Result<(), LogError> {
+        let _turn = lock_of(&self.turn);
         self.directory.check()?;
         let mut bytes = at.0.to_be_bytes().to_vec();
         bytes.extend_from_slice(payload);
@@ -69,12 +74,14 @@ impl<D: Disk> Snapshots<D> {
         if mutant::is_on(Mutant::CutSnapshotKept) {
             return Ok(());
         }
+        let _turn = lock_of(&self.turn);
         let saved = self.on_disk()?;
         self.remove(&saved[saved.partition_point(|at| *at <= end)..])
     }
 
     /// States that no start will use; the newest one stays, for it may be the only one.
     pub(crate) fn remove_below(&self, start: Offset) -> Result<(), LogError> {
+        let _turn = lock_of(&self.turn);
         let saved = self.on_disk()?;
         let below = saved.partition_point(|at| *at < start);
         self.remove(&saved[..below.min(saved.len().saturating_sub(1))])
@@ -114,8 +121,8 @@ impl<D: Disk> Log<D> {
 
     pub(crate) fn snapshots(&self) -> Option<Snapshots<D>> {
         let (directory, path) = (self.directory.clone(), Arc::clone(&self.path));
-        let durable = self.durable.offset;
-        self.has_directory.then_some(Snapshots { directory, path, durable })
+        let (durable, turn) = (self.durable.offset, Arc::clone(&self.snapshots_turn));
+        self.has_directory.then_some(Snapshots { directory, path, durable, turn })
     }
 
     /// Keeps `payload` as the state of all batches below `at`, and drops older snapshots.

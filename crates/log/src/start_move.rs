@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  locked    begin    which offset, and what must be on the disk for it
-//!            save     that, what producers are known for, and the checkpoint: from here on no crash takes the start back
+//!            save     that, what is known of producers, and the checkpoint: from here on no crash
+//!                     takes the start back
 //!  locked    finish   the log begins there; segments below it are not known any more
 //!            remove   their files
 //! ```

@@ -629,6 +629,7 @@ impl<D: Disk> Recover<D> {
             bytes_since_checkpoint: 0,
             indexed_to: (!is_behind || self.has_changed).then_some(self.expected),
             bytes_since_snapshot: 0,
+            snapshots_turn: Arc::default(),
         };
         log.assert_invariants();
         Ok((log, recovery))

@@ -265,6 +265,37 @@ fn producer_states_are_kept_two_deep_and_passed_over_when_damaged() {
 }
 
 #[test]
+fn whoever_saves_and_removes_producer_states_at_once_takes_turns() {
+    let (_disk, _directory, mut log) = filled(&[1, 2, 3]);
+    let snapshots: Vec<_> = (0..4).map(|_| log.snapshots_to_save().unwrap()).collect();
+    std::thread::scope(|scope| {
+        for snapshots in &snapshots {
+            scope.spawn(move || {
+                for at in 0..500 {
+                    snapshots.save(Offset(at % 3), b"state").unwrap();
+                    snapshots.remove_below(Offset(1)).unwrap();
+                }
+            });
+        }
+    });
+    assert!(log.load_producers(Offset(3)).is_some());
+}
+
+#[test]
+fn a_producer_state_that_is_durable_outlives_younger_ones_that_are_not() {
+    let (_disk, directory, mut log) = filled(&[1, 2]);
+    log.save_producers(Offset(3), b"durable").unwrap();
+    for at in 4..=6 {
+        append(&mut log, 1, 20);
+        log.save_producers(Offset(at), b"not yet").unwrap();
+    }
+    assert_eq!(log.load_producers(Offset(3)), Some((Offset(3), b"durable".to_vec())));
+    commit(&directory, &mut [&mut log]);
+    log.save_producers(Offset(6), b"durable").unwrap();
+    assert_eq!(log.load_producers(Offset(4)), None);
+}
+
+#[test]
 fn a_truncated_log_is_dirty_again_and_old_rounds_vouch_for_nothing() {
     let (_disk, directory, mut log) = filled(&[1, 2, 3]);
     append(&mut log, 1, 20);

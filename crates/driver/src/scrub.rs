@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Each data directory has its own, so that a disk that does not answer keeps no other from being read.
-//! A pass is not remembered over a restart; it begins at another partition each time, so that a broker
-//! that restarts often still gets everywhere.
+//! A pass is not remembered over a restart; the first one begins at another partition each time and
+//! goes round, so that a broker that restarts often still gets everywhere.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -77,10 +77,23 @@ pub(crate) struct Scrubber<D: Disk> {
 enum Pass {
     /// None has begun in this process.
     Never,
-    /// Behind a segment of a partition, or before the first one.
-    At(Option<TopicPartition>, Option<Offset>),
+    /// Under way.
+    At(Progress),
     /// The last one ended then.
     EndedAt(Time),
+}
+
+/// How far a pass has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// In this partition; before the first one.
+    at: Option<TopicPartition>,
+    /// Behind this segment of it.
+    after: Option<Offset>,
+    /// Where it began, if there are partitions before that to come.
+    rest_until: Option<TopicPartition>,
+    /// It is in those.
+    has_wrapped: bool,
 }
 
 struct Running<D: Disk> {
@@ -174,25 +187,39 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         now: Now,
     ) -> Option<Running<D>> {
         let interval = config.scrub_interval?;
-        let (mut at, mut after) = match *pass {
-            Pass::Never => (self.somewhere(volume, now), None),
-            Pass::At(at, after) => (at, after),
-            Pass::EndedAt(ended) if ended + interval <= now.time => (None, None),
+        let mut progress = match *pass {
+            Pass::Never => {
+                let first = self.somewhere(volume, now);
+                Progress { at: first, rest_until: first, ..Progress::default() }
+            }
+            Pass::At(progress) => progress,
+            Pass::EndedAt(ended) if ended + interval <= now.time => Progress::default(),
             Pass::EndedAt(_) => return None,
         };
         // The partition where the pass is, unless it is through with it, and those behind it.
-        let mut is_first = true;
+        let mut may_be_same = true;
         loop {
-            let Some(cell) = self.cell_from(volume, at, is_first) else { break };
-            is_first = false;
-            if at != Some(cell.id) {
-                (at, after) = (Some(cell.id), None);
+            let next = self.cell_from(volume, progress.at, may_be_same);
+            let is_over = |cell: &Arc<Cell<D>>| {
+                progress.has_wrapped && progress.rest_until.is_some_and(|end| end <= cell.id)
+            };
+            let Some(cell) = next.filter(|cell| !is_over(cell)) else {
+                if progress.has_wrapped || progress.rest_until.is_none() {
+                    break;
+                }
+                progress = Progress { at: None, after: None, has_wrapped: true, ..progress };
+                may_be_same = true;
+                continue;
+            };
+            may_be_same = false;
+            if progress.at != Some(cell.id) {
+                (progress.at, progress.after) = (Some(cell.id), None);
             }
             let slot = cell.lock();
-            let job = slot.log.next_to_scrub(after).filter(|_| !slot.closed);
+            let job = slot.log.next_to_scrub(progress.after).filter(|_| !slot.closed);
             drop(slot);
             if let Some(job) = job {
-                *pass = Pass::At(at, Some(job.segment()));
+                *pass = Pass::At(Progress { after: Some(job.segment()), ..progress });
                 return Some(Running { cell, job });
             }
         }

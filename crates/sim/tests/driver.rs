@@ -10,8 +10,8 @@ use std::time::Duration;
 use towpath_broker::OFFSETS_TOPIC;
 use towpath_coordinator::groups::{self, CommitOffsets, CommitPartition, CommitTopic};
 use towpath_driver::{
-    Clock, Delivery, Driver, FetchRefusal, Net, OpenError, Produced, ReadLimits, Settings,
-    VolumeIndex,
+    Clock, Delivery, Driver, FetchRefusal, Net, OpenError, Produced, ReadLimits, ScrubWork,
+    Settings, VolumeIndex,
 };
 use towpath_log::Identity;
 use towpath_metadata::{NewTopic, Overrides, Request, Resource, ResourceKind, TopicRef};
@@ -387,6 +387,31 @@ fn what_moving_the_log_start_has_synced_counts_as_durable() {
 }
 
 /// The files of a topic's first partition.
+#[test]
+fn a_scrub_reads_everything_wherever_it_begins() {
+    const TOPICS: [&str; 5] = ["a", "bb", "ccc", "dddd", "eeeee"];
+    let disk = disk();
+    let broker = open(&disk).unwrap();
+    let ids = TOPICS.map(|name| broker.create(name, &[("segment.ms", "1000")]));
+    for sequence in 0..2 {
+        for id in ids {
+            broker.produce(id, sequence, Acks::All, 1);
+        }
+        broker.sync();
+        // The next batch begins a segment.
+        broker.advance(Duration::from_secs(10));
+    }
+    kill(&disk, broker);
+    for moment in 0..TOPICS.len() as u64 {
+        let broker = open(&disk).unwrap();
+        broker.advance(Duration::from_millis(moment));
+        while let ScrubWork::Worked { .. } = broker.driver.scrub_in(VolumeIndex::FIRST) {}
+        let totals = broker.driver.scrubbed_so_far();
+        assert_eq!((totals.passes, totals.segments), (1, TOPICS.len() as u64), "{moment}");
+        kill(&disk, broker);
+    }
+}
+
 fn directory_of(disk: &SimDisk, topic: &str) -> PathBuf {
     let marker = format!("{ROOT}/topics/{topic}-");
     let files = disk.files();

@@ -13,7 +13,7 @@ use towpath_coordinator::publishers::{self, Publishers};
 use towpath_metadata::{self as metadata, Metadata};
 use towpath_model::{Durability, KeyValue, LeaderEpoch, Now, Offset, Time, Token, TopicPartition};
 use towpath_records::BatchHeader;
-use towpath_replication::{Acks, Admission, Leader, ProduceRefusal};
+use towpath_replication::{Acks, Admission, EpochHistory, Leader, ProduceRefusal, Producers};
 
 use crate::host::Host;
 use crate::watches::{Condition, Outcome, Watches};
@@ -88,9 +88,49 @@ impl Partition {
         self.id
     }
 
-    /// The replication core, for questions.
-    pub fn leader(&self) -> &Leader {
-        &self.leader
+    /// The leader's core, for questions; `None` where this broker does not lead.
+    pub fn leader(&self) -> Option<&Leader> {
+        Some(&self.leader)
+    }
+
+    /// Whether this broker leads the partition.
+    pub fn is_led(&self) -> bool {
+        self.leader().is_some()
+    }
+
+    /// First offset kept.
+    pub fn log_start_offset(&self) -> Offset {
+        self.leader.log_start_offset()
+    }
+
+    /// First offset that is not known to be committed.
+    pub fn high_watermark(&self) -> Offset {
+        self.leader.high_watermark()
+    }
+
+    /// First offset of the oldest open transaction, or the high watermark.
+    pub fn last_stable_offset(&self) -> Offset {
+        self.leader.last_stable_offset()
+    }
+
+    /// First offset not yet written.
+    pub fn log_end_offset(&self) -> Offset {
+        self.leader.log_end_offset()
+    }
+
+    /// First offset not yet synced to this broker's disk.
+    pub fn durable_offset(&self) -> Offset {
+        self.leader.durable_offset()
+    }
+
+    /// The idempotent producers of this partition, as of the log's end.
+    pub fn producers(&self) -> &Producers {
+        self.leader.producers()
+    }
+
+    /// The leaderships that wrote the log.
+    pub fn epochs(&self) -> &EpochHistory {
+        self.leader.epochs()
     }
 
     /// The folded state, for questions.

@@ -1,6 +1,6 @@
 //! A partition with its log, behind one lock.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use towpath_broker::{Output, Partition};
@@ -22,6 +22,8 @@ pub(crate) struct Cell<D: Disk> {
     pub(crate) counted: Counted,
     /// The data directory that its log lies in.
     pub(crate) volume: VolumeIndex,
+    /// This broker leads the partition; as under the lock, for lists.
+    pub(crate) led: AtomicBool,
     slot: Mutex<Slot<D>>,
 }
 
@@ -67,9 +69,14 @@ impl<D: Disk> Slot<D> {
         self.partition.configured(config.min_insync_replicas, config.durability, out);
     }
 
+    /// Whether this broker leads the partition.
+    pub(crate) fn leads(&self) -> bool {
+        !self.closed && self.partition.is_led()
+    }
+
     /// When time is to act on the state; never on one that is no longer led here.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let deadline = self.partition.next_deadline().filter(|_| !self.closed)?;
+        let deadline = self.partition.next_deadline().filter(|_| self.leads())?;
         Some(self.retry_at.map_or(deadline, |at| at.max(deadline)))
     }
 }
@@ -95,7 +102,8 @@ impl<D: Disk> Cell<D> {
             failed: false,
             retry_at: None,
         };
-        Cell { id, topic, volume, counted: Counted::default(), slot: Mutex::new(slot) }
+        let led = AtomicBool::new(slot.leads());
+        Cell { id, topic, volume, counted: Counted::default(), led, slot: Mutex::new(slot) }
     }
 
     /// Locks the partition, if nobody holds it.

@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
 
+use towpath_broker::Partition;
 use towpath_log::disk::Disk;
 use towpath_log::{Compacted, Compaction, CompactionError, CompactionRules, CompactionState, Step};
 use towpath_model::properties::BrokerConfig;
 use towpath_model::{Now, Offset, Time, Timestamp, TopicPartition};
-use towpath_replication::Leader;
 
 use crate::cell::{Cell, Slot};
 use crate::config::compaction_rules;
@@ -142,7 +142,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return None;
         }
         let rules = compaction_rules(&slot.config, &config);
-        let limit = limit(slot.partition.leader());
+        let limit = limit(&slot.partition);
         let state = slot.log.compaction_state(&rules, self.clock.now(), limit);
         let Compactions { last_run, stopped } = &slot.compactions;
         Some(PartitionCompaction { state, last_run: *last_run, stopped: stopped.clone() })
@@ -171,7 +171,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 continue;
             }
             let rules = compaction_rules(&slot.config, config);
-            let limit = limit(slot.partition.leader());
+            let limit = limit(&slot.partition);
             let state = slot.log.compaction_state(&rules, now, limit);
             drop(slot);
             let ratio = state.dirty_ratio();
@@ -275,8 +275,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 }
 
 /// Only what is committed and decided is compacted.
-fn limit(leader: &Leader) -> Offset {
-    leader.high_watermark().min(leader.last_stable_offset())
+fn limit(partition: &Partition) -> Offset {
+    partition.high_watermark().min(partition.last_stable_offset())
 }
 
 fn begin<D: Disk>(
@@ -284,13 +284,12 @@ fn begin<D: Disk>(
     rules: &CompactionRules,
     now: Now,
 ) -> Result<Option<Compaction<D>>, CompactionError> {
-    let leader = slot.partition.leader();
-    let producers = leader.producers();
+    let producers = slot.partition.producers();
     let kept: BTreeSet<Offset> = producers
         .iter()
         .flat_map(|producer| producers.batches(producer.id))
         .map(|batch| batch.base_offset)
         .collect();
-    let limit = limit(leader);
+    let limit = limit(&slot.partition);
     slot.log.begin_compaction(rules, now, limit, kept)
 }

@@ -39,7 +39,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         request: metadata::Request,
     ) -> Result<(), NotCoordinator> {
         let asked = self.step(&self.metadata, |slot, now, out| {
-            !slot.closed && slot.partition.ask_metadata(now, token, request, out)
+            slot.leads() && slot.partition.ask_metadata(now, token, request, out)
         });
         asked.then_some(()).ok_or(NotCoordinator::NotLeader)
     }
@@ -87,7 +87,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Every partition of an internal topic that is led here.
     fn places_of(&self, name: &str) -> Vec<TopicPartition> {
         let topic = self.image().topic(name).map(|topic| topic.id);
-        topic.map_or_else(Vec::new, |id| self.cells_of(id).iter().map(|cell| cell.id).collect())
+        topic.map_or_else(Vec::new, |id| self.led_cells_of(id).iter().map(|cell| cell.id).collect())
     }
 
     /// Tells every group and every publisher here that a topic is gone.
@@ -111,7 +111,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let mut step = || {
             let deleted = groups::Request::TopicDeleted { name: name.as_str().into(), id: topic };
             self.ask_at(place, |slot, now, out| {
-                let before = end.replace(slot.partition.leader().log_end_offset());
+                let before = end.replace(slot.partition.log_end_offset());
                 before != end
                     && slot.partition.ask_groups(now, NOBODY, deleted, out)
                     && out.iter().any(|order| matches!(order, Output::Append(_)))
@@ -154,7 +154,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             Some(_) => NotCoordinator::Offline,
             None => NotCoordinator::NotLeader,
         })?;
-        let asked = self.step(&cell, |slot, now, out| !slot.closed && ask(slot, now, out));
+        let asked = self.step(&cell, |slot, now, out| slot.leads() && ask(slot, now, out));
         asked.then_some(()).ok_or(NotCoordinator::NotLeader)
     }
 }

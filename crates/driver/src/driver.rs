@@ -191,6 +191,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         cells.range(first..=last).map(|(_, cell)| Arc::clone(cell)).collect()
     }
 
+    /// Those of them that this broker leads.
+    pub(crate) fn led_cells_of(&self, topic: TopicId) -> Vec<Arc<Cell<D>>> {
+        let mut cells = self.cells_of(topic);
+        cells.retain(|cell| cell.led.load(Ordering::Relaxed));
+        cells
+    }
+
     /// Lets a partition's core do one step: decide under the lock, append what it orders there,
     /// and carry out the rest after the lock.
     ///
@@ -239,7 +246,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return;
         };
         let Output::Append(records) = out.remove(at) else { unreachable!("just matched") };
-        let end = slot.partition.leader().log_end_offset();
+        let end = slot.partition.log_end_offset();
         let mut builder = BatchBuilder::new(Compression::None, now.wall);
         let fits = records.iter().all(|record| {
             let value = record.value.as_deref();
@@ -250,7 +257,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 "a change of state does not fit into one batch");
         }
         let written = fits
-            && !slot.closed
+            && slot.leads()
             && {
                 let mut batch = builder.build();
                 towpath_records::set_base_offset(&mut batch, end);
@@ -354,6 +361,6 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Option<R> {
         let cell = self.cell(id)?;
         let slot = self.lock_in_time(&cell)?;
-        (!slot.closed).then(|| read(&slot.partition))
+        slot.leads().then(|| read(&slot.partition))
     }
 }

@@ -8,7 +8,7 @@ use towpath_log::disk::Disk;
 use towpath_log::{LogError, ReadError, Slice};
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::{LeaderEpoch, Offset, Token, TopicPartition};
-use towpath_replication::EpochRefusal;
+use towpath_replication::{EpochRefusal, Leader};
 
 use crate::cell::{Cell, Slot};
 use crate::driver::Driver;
@@ -77,14 +77,19 @@ pub enum FetchRefusal {
 }
 
 impl<D: Disk> Slot<D> {
+    /// The leader's core, if this broker leads the partition.
+    pub(crate) fn leader(&self) -> Result<&Leader, FetchRefusal> {
+        self.partition.leader().filter(|_| !self.closed).ok_or(FetchRefusal::NotLeader)
+    }
+
     pub(crate) fn position(&self) -> Position {
-        let leader = self.partition.leader();
+        let partition = &self.partition;
         Position {
-            log_start_offset: leader.log_start_offset(),
-            last_stable_offset: leader.last_stable_offset(),
-            high_watermark: leader.high_watermark(),
-            log_end_offset: leader.log_end_offset(),
-            leader_epoch: leader.leader_epoch(),
+            log_start_offset: partition.log_start_offset(),
+            last_stable_offset: partition.last_stable_offset(),
+            high_watermark: partition.high_watermark(),
+            log_end_offset: partition.log_end_offset(),
+            leader_epoch: partition.leader_epoch(),
         }
     }
 }
@@ -123,10 +128,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Position, FetchRefusal> {
         let cell = self.led(id)?;
         let slot = self.locked(&cell)?;
-        if slot.closed {
-            return Err(FetchRefusal::NotLeader);
-        }
-        slot.partition.leader().check_epoch(epoch)?;
+        slot.leader()?.check_epoch(epoch)?;
         Ok(slot.position())
     }
 
@@ -193,10 +195,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Read<D>, FetchRefusal> {
         let cell = self.led(id)?;
         let slot = self.locked(&cell)?;
-        if slot.closed {
-            return Err(FetchRefusal::NotLeader);
-        }
-        slot.partition.leader().check_epoch(epoch)?;
+        slot.leader()?.check_epoch(epoch)?;
         let position = slot.position();
         if from < position.log_start_offset || position.log_end_offset < from {
             return Err(FetchRefusal::OutOfRange { position });
@@ -242,7 +241,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub fn watch(&self, id: TopicPartition, token: Token, condition: Condition) -> bool {
         let Some(cell) = self.cell(id) else { return true };
         let Some(mut slot) = self.lock_in_time(&cell) else { return true };
-        slot.closed || slot.partition.watch(token, condition)
+        !slot.leads() || slot.partition.watch(token, condition)
     }
 
     /// Gives up a [`Driver::watch`].

@@ -126,10 +126,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Finding<D>, FetchRefusal> {
         let cell = self.led(id)?;
         let slot = self.locked(&cell)?;
-        if slot.closed {
-            return Err(FetchRefusal::NotLeader);
-        }
-        let leader = slot.partition.leader();
+        let leader = slot.leader()?;
         leader.check_epoch(epoch)?;
         let position = slot.position();
         let end = if stable_only { position.last_stable_offset } else { position.high_watermark };
@@ -169,9 +166,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Finding<D>, FetchRefusal> {
         let cell = Arc::clone(&search.cell);
         let slot = self.locked(&cell)?;
-        if slot.closed {
-            return Err(FetchRefusal::NotLeader);
-        }
+        slot.leader()?;
         let from = if slot.log.has_seen(&mut search.lookup) {
             searched?;
             match search.lookup.goes_on_at() {

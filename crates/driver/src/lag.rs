@@ -133,7 +133,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Every partition of the groups' topic that is led here.
     pub(crate) fn offsets_cells(&self) -> Vec<Arc<Cell<D>>> {
         let topic = self.image().topic(OFFSETS_TOPIC).map(|topic| topic.id);
-        topic.map_or_else(Vec::new, |id| self.cells_of(id))
+        topic.map_or_else(Vec::new, |id| self.led_cells_of(id))
     }
 
     fn topic_for_lag(&self, name: &str) -> Option<(TopicId, TopicName, TopicConfig)> {
@@ -201,7 +201,7 @@ fn lag_in<D: Disk>(
     committed: Offset,
     limits: &Limits,
 ) -> Option<(Standing, Lag)> {
-    if slot.closed {
+    if !slot.leads() {
         return None;
     }
     let position = slot.position();

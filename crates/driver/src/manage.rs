@@ -160,10 +160,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 let reason = self.stalled_reason(self.volume(cell.volume));
                 return Err(DeleteRecordsRefusal::Stalled(reason));
             };
-            if slot.closed {
+            if !slot.leads() {
                 return Err(DeleteRecordsRefusal::NotLeader);
             }
-            let high_watermark = slot.partition.leader().high_watermark();
+            let high_watermark = slot.partition.high_watermark();
             let asked = before.unwrap_or(high_watermark);
             if high_watermark < asked && !mutant::is_on(Mutant::DeleteAboveHighWatermark) {
                 return Err(DeleteRecordsRefusal::BeyondHighWatermark { asked, high_watermark });

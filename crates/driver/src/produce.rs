@@ -103,7 +103,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return Err(ProduceFailure::Stalled(self.stalled_reason(volume)));
         }
         self.step(&cell, |slot, now, out| {
-            if slot.closed {
+            if !slot.leads() {
                 return Err(ProduceFailure::NotLeader);
             }
             let admission = slot.partition.produce(now, &validated.header, acks)?;
@@ -130,7 +130,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             let is_early = is_duplicate && mutant::is_on(Mutant::RepeatAckedAtOnce);
             let condition = condition.filter(|_| !is_early);
             let is_pending = condition.is_some_and(|wanted| !slot.partition.watch(token, wanted));
-            let log_start_offset = slot.partition.leader().log_start_offset();
+            let log_start_offset = slot.partition.log_start_offset();
             Ok(Produced {
                 base_offset,
                 end_offset,

@@ -192,17 +192,16 @@ const SNAPSHOT_VERSION: u8 = 1;
 /// What is known of a partition's producers, if records below `to` are all that a start could learn of
 /// one of them: a repeat of what it sent must still be known for one when they are gone.
 pub(crate) fn producers_at_risk<D: Disk>(slot: &Slot<D>, to: Offset) -> Option<Vec<u8>> {
-    let leader = slot.partition.leader();
-    let producers = leader.producers();
+    let producers = slot.partition.producers();
     let goes = |id| producers.batches(id).last().is_none_or(|last| last.end_offset() <= to);
-    producers.iter().any(|producer| goes(producer.id)).then(|| encode_snapshot(leader))
+    producers.iter().any(|producer| goes(producer.id)).then(|| encode_snapshot(&slot.partition))
 }
 
 /// Payload of a partition's snapshot file: `version u8, producers length u32, producers,
 /// entries u32, (epoch i32, start offset i64)*`, big endian.
-pub(crate) fn encode_snapshot(leader: &Leader) -> Vec<u8> {
-    let producers = leader.producers().encode();
-    let entries = leader.epochs().entries();
+pub(crate) fn encode_snapshot(partition: &Partition) -> Vec<u8> {
+    let producers = partition.producers().encode();
+    let entries = partition.epochs().entries();
     let mut payload = vec![SNAPSHOT_VERSION];
     let length = u32::try_from(producers.len()).expect("producers per partition are bounded");
     payload.extend_from_slice(&length.to_be_bytes());

@@ -48,7 +48,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let cell = self.cell(id)?;
         let slot = cell.lock();
         let (position, size_bytes) = (slot.position(), slot.log.size_bytes());
-        if slot.closed {
+        if !slot.leads() {
             return None;
         }
         drop(slot);

@@ -147,9 +147,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let Some(start) = verdict.start else { return };
         let begun = {
             let slot = cell.lock();
-            match slot.closed {
-                true => Ok(None),
-                false => slot.log.begin_start_move(start, producers_at_risk(&slot, start)),
+            match slot.leads() {
+                false => Ok(None),
+                true => slot.log.begin_start_move(start, producers_at_risk(&slot, start)),
             }
         };
         let (moved, result) = match begun {
@@ -190,7 +190,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
         for cell in cells {
             let slot = cell.lock();
-            if slot.closed {
+            if !slot.leads() {
                 return None;
             }
             for (partition, groups) in slot.partition.readers().of_topic(name.as_str()) {
@@ -269,7 +269,7 @@ fn find_expired<D: Disk>(
     cell: &Cell<D>,
     now: Now,
 ) -> Option<(Expiring, Arc<TopicConfig>)> {
-    if slot.closed || slot.failed {
+    if !slot.leads() || slot.failed {
         return None;
     }
     if let Err(error) = slot.log.roll_if_due(now) {
@@ -277,7 +277,7 @@ fn find_expired<D: Disk>(
             "the log takes no changes: nothing expires");
         return None;
     }
-    let limit = slot.partition.leader().high_watermark();
+    let limit = slot.partition.high_watermark();
     let expired = retention(&slot.config)
         .map(|retention| slot.log.expired_segments(now.wall, &retention, limit))
         .unwrap_or_default();

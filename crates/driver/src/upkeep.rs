@@ -44,7 +44,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             };
             match cell {
                 Some(cell) => self.step(&cell, |slot, now, out| {
-                    if !slot.closed {
+                    if slot.leads() {
                         slot.partition.expire(now, out);
                     }
                 }),
@@ -245,8 +245,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let (at, payload, snapshots) = {
             let mut slot = cell.lock();
             let Some(snapshots) = slot.log.snapshots_to_save() else { return };
-            let leader = slot.partition.leader();
-            (leader.log_end_offset(), encode_snapshot(leader), snapshots)
+            let partition = &slot.partition;
+            (partition.log_end_offset(), encode_snapshot(partition), snapshots)
         };
         if let Err(error) = snapshots.save(at, &payload) {
             tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,

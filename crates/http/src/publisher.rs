@@ -222,7 +222,7 @@ fn finish(app: &App, publisher: &Publisher, number: u64, outcome: Outcome) {
 async fn fate(app: &App, topic: &TopicView, intent: &Intent) -> Result<Outcome, ApiError> {
     let id = topic.partition(intent.partition);
     let found = app.node.driver().with_partition(id, |partition| {
-        let producers = partition.leader().producers();
+        let producers = partition.producers();
         let is_current = producers
             .get(intent.producer_id)
             .is_some_and(|known| known.epoch == intent.producer_epoch);

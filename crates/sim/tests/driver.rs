@@ -151,7 +151,7 @@ impl Broker {
     }
 
     fn durable_offset(&self, id: TopicPartition) -> Offset {
-        self.driver.with_partition(id, |partition| partition.leader().durable_offset()).unwrap()
+        self.driver.with_partition(id, |partition| partition.durable_offset()).unwrap()
     }
 
     /// Commits an offset that expires at once.
@@ -295,7 +295,7 @@ fn a_damaged_leader_epoch_does_not_stop_the_start() {
     let position = broker.driver.position(partition, None).unwrap();
     assert_eq!((position.leader_epoch, position.high_watermark), (LeaderEpoch(1), Offset(1)));
     let end = broker.driver.with_partition(partition, |partition| {
-        partition.leader().end_offset_of_epoch(LeaderEpoch(1))
+        partition.leader().unwrap().end_offset_of_epoch(LeaderEpoch(1))
     });
     assert_eq!(end, Some(Some((LeaderEpoch(1), Offset(1)))));
 }

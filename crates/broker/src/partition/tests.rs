@@ -50,7 +50,7 @@ fn carry_out(partition: &mut Partition, out: Vec<Output>) -> Vec<Output> {
             builder.append(Timestamp(1), Some(&record.key), value, []).unwrap();
         }
         let mut batch = builder.build();
-        set_base_offset(&mut batch, partition.leader().log_end_offset());
+        set_base_offset(&mut batch, partition.log_end_offset());
         set_leader_epoch(&mut batch, partition.leader_epoch());
         let header = BatchHeader::parse(&batch).unwrap();
         partition.records_appended(now(), &header, &mut freed);

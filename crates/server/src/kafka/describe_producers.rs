@@ -39,7 +39,7 @@ fn describe(node: &Node, topic: &str, partition_index: i32) -> PartitionResponse
         return refused(ErrorCode::UnknownTopicOrPartition, message);
     };
     let producers = driver.with_partition(id, |partition| {
-        let producers = partition.leader().producers().iter().map(|producer| ProducerState {
+        let producers = partition.producers().iter().map(|producer| ProducerState {
             producer_id: producer.id.0,
             producer_epoch: producer.epoch.0.into(),
             last_sequence: producer.last_sequence.0,

@@ -48,7 +48,7 @@ fn end_offset(
         .ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let current = Some(asked.current_leader_epoch).filter(|epoch| 0 <= *epoch).map(LeaderEpoch);
     let found = driver.with_partition(id, |partition| {
-        let leader = partition.leader();
+        let leader = partition.leader().ok_or(ErrorCode::NotLeaderOrFollower)?;
         leader.check_epoch(current).map_err(errors::of_epoch_refusal)?;
         Ok::<_, ErrorCode>(leader.end_offset_of_epoch(LeaderEpoch(asked.leader_epoch)))
     });

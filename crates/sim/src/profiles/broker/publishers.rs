@@ -400,7 +400,7 @@ impl World {
         let id = TopicPartition { topic, partition: intent.partition };
         let driver = self.machine.driver();
         let found = driver.with_partition(id, |partition| {
-            let producers = partition.leader().producers();
+            let producers = partition.producers();
             let known = producers.get(intent.producer_id);
             let is_current = known.is_some_and(|known| known.epoch == intent.producer_epoch);
             let mut batches = producers.batches(intent.producer_id).iter();

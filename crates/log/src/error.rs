@@ -37,6 +37,26 @@ pub enum LogError {
         /// What that start met.
         reason: String,
     },
+    /// A file that was written and that nothing else can replace.
+    #[error("{path} is damaged, and this broker cannot take part in the cluster without it: give the \
+        node an empty data directory, and it will be filled from the others", path = path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A file was written by a newer or older Towpath.
+    #[error("{path} has {what} {found}, this version of Towpath reads {known}",
+        path = path.display())]
+    Version {
+        /// Which file.
+        path: PathBuf,
+        /// Which number does not fit.
+        what: &'static str,
+        /// The number there.
+        found: u16,
+        /// The number this version knows.
+        known: u16,
+    },
     /// Records that were durable are not readable any more.
     #[error("records [{from}, {to}) of partition {partition} are damaged")]
     Corrupt {
@@ -62,7 +82,9 @@ impl LogError {
             LogError::Io { doing, .. } => {
                 ["read", "open", "list", "look for"].contains(doing) || self.is_disk_full()
             }
-            LogError::DirectoryFailed { .. } => false,
+            LogError::DirectoryFailed { .. }
+            | LogError::Unreadable { .. }
+            | LogError::Version { .. } => false,
             LogError::Unreplayed { .. } | LogError::Corrupt { .. } => true,
         }
     }

@@ -7,6 +7,7 @@ mod fixture;
 mod lifecycle;
 mod model;
 mod outlook;
+mod quorum_files;
 mod scrub;
 mod start;
 mod timestamps;

@@ -3,12 +3,17 @@
 use std::fmt;
 use std::ops::{Add, Sub};
 
+use serde::{Deserialize, Serialize};
+
 use crate::uuid::TopicId;
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize,
+            Deserialize,
+        )]
         pub struct $name(pub $inner);
 
         impl fmt::Display for $name {
@@ -93,7 +98,7 @@ impl Sequence {
 
 /// One partition of one topic, by the topic's permanent id: a topic that is deleted and created
 /// again under the same name is another topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TopicPartition {
     /// The topic.
     pub topic: TopicId,

@@ -3,15 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// A topic's name: 1 to 249 of `[a-zA-Z0-9._-]`, not `.` or `..` (Kafka's rule).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct TopicName(Arc<str>);
 
 /// The longest topic name, in bytes.
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 
 /// Why a text is not a topic name. The texts are the ones that Kafka's users know.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum InvalidName {
     /// The empty text.
     #[error("Topic name is invalid: the empty string is not allowed")]
@@ -52,6 +55,20 @@ impl TopicName {
     #[must_use]
     pub fn collides_with(&self, other: &TopicName) -> bool {
         self.0.replace('.', "_") == other.0.replace('.', "_")
+    }
+}
+
+impl TryFrom<String> for TopicName {
+    type Error = InvalidName;
+
+    fn try_from(name: String) -> Result<TopicName, InvalidName> {
+        TopicName::new(&name)
+    }
+}
+
+impl From<TopicName> for String {
+    fn from(name: TopicName) -> String {
+        name.as_str().to_owned()
     }
 }
 

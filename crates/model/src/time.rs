@@ -4,13 +4,17 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// A reading of the monotonic clock, in nanoseconds since an arbitrary start of this process.
 /// All deadlines use it, so that a jump of the wall clock changes none of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub u64);
 
 /// A reading of the wall clock, in milliseconds since 1970-01-01 UTC, as Kafka's records carry it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Timestamp(pub i64);
 
 /// Both clocks, read at one moment; every step of a core gets one.

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The longest value, in bytes: enough for any list of addresses, and it bounds what is logged.
 const VALUE_BYTES_MAX: usize = 4096;
 /// How much of a refused value is repeated in the refusal.
@@ -391,7 +393,7 @@ fn is_replica(element: &str) -> bool {
 }
 
 /// A value that a property does not take. The text is the one that Kafka's users know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidValue {
     /// The property.
     pub property: String,

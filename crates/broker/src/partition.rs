@@ -164,8 +164,8 @@ impl Partition {
     }
 
     /// The log is durable up to `durable_offset` (exclusive).
-    pub fn synced(&mut self, durable_offset: Offset, out: &mut Vec<Output>) {
-        self.leader.synced(durable_offset);
+    pub fn synced(&mut self, now: Now, durable_offset: Offset, out: &mut Vec<Output>) {
+        self.leader.synced(now, durable_offset);
         self.settle(out);
     }
 

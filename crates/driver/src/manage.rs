@@ -187,14 +187,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if let Err(error) = moved.save() {
             return Moved { start: None, result: Err(error) };
         }
-        let finished = self.step(cell, |slot, _, out| {
+        let finished = self.step(cell, |slot, now, out| {
             if slot.closed {
                 return None;
             }
             let removal = slot.log.finish_start_move(moved);
             // A relaxed log has been synced up to there.
             if !slot.failed {
-                slot.partition.synced(slot.log.durable_offset(), out);
+                slot.partition.synced(now, slot.log.durable_offset(), out);
             }
             let start = slot.log.log_start_offset();
             slot.partition.log_start_moved(start, out);

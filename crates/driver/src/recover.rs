@@ -121,6 +121,8 @@ pub(crate) fn lead<D: Disk>(
     let leader = Leader::new(LeaderStart {
         me,
         leader_epoch: partition.leader_epoch,
+        partition_epoch: partition.partition_epoch,
+        begun_at: now.time,
         replicas: partition.replicas.clone(),
         in_sync: partition.in_sync.iter().copied().collect(),
         min_insync_replicas: config.min_insync_replicas,

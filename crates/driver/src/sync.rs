@@ -165,13 +165,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     fn publish_durable(&self, cell: &Arc<Cell<D>>, committed: Option<&Committed>) {
-        self.step(cell, |slot, _, out| {
+        self.step(cell, |slot, now, out| {
             if !slot.closed && !slot.failed {
                 if let Some(committed) = committed {
                     slot.log.committed(committed);
                 }
                 let durable_offset = slot.log.durable_offset();
-                slot.partition.synced(durable_offset, out);
+                slot.partition.synced(now, durable_offset, out);
                 self.want_snapshot(cell, slot);
             }
         });

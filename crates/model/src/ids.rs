@@ -37,6 +37,11 @@ number! {
     BrokerId(i32)
 }
 number! {
+    /// Number of a broker's registration, which every start renews: what an older one said or was
+    /// told does not count any more (KIP-903).
+    BrokerEpoch(i64)
+}
+number! {
     /// Which partition of a topic; the first is 0.
     PartitionIndex(i32)
 }

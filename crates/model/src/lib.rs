@@ -14,8 +14,8 @@ mod time;
 mod uuid;
 
 pub use ids::{
-    BrokerId, Generation, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId, Sequence,
-    Token, TopicPartition,
+    BrokerEpoch, BrokerId, Generation, LeaderEpoch, Offset, PartitionIndex, ProducerEpoch,
+    ProducerId, Sequence, Token, TopicPartition,
 };
 pub use names::{ClusterId, InvalidName, TOPIC_NAME_BYTES_MAX, TopicName, is_internal_topic};
 pub use properties::Durability;

@@ -162,6 +162,22 @@ mutants! {
     GuardCapIgnored = "guard-cap-ignored",
     /// A scrub passes over damage.
     ScrubPassesOver = "scrub-passes-over",
+    /// A follower cuts its log to the high watermark that it knows (KIP-101).
+    TruncateToHighWatermark = "truncate-to-high-watermark",
+    /// A leader sends to followers whose logs differ from its own (KIP-279, KIP-595).
+    NoDivergenceCheck = "no-divergence-check",
+    /// A follower joins the in-sync set before it has what is committed.
+    ExpandEarly = "expand-early",
+    /// The high watermark does not wait for those whom the controller may have let in (KIP-497).
+    NoMaximalIsr = "no-maximal-isr",
+    /// A follower takes an answer that was given to another position.
+    StaleAnswerApplied = "stale-answer-applied",
+    /// A follower takes a lower high watermark than it knew.
+    HighWatermarkRegresses = "high-watermark-regresses",
+    /// The high watermark passes what the fewest allowed replicas hold, not all in-sync ones.
+    QuorumHighWatermark = "quorum-high-watermark",
+    /// A leader leaves replicas out before the controller agrees (KIP-497).
+    LocalShrink = "local-shrink",
 }
 
 impl Mutant {

@@ -7,11 +7,12 @@
 //!
 //! The end of an epoch is the start of the next one that wrote anything.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use towpath_model::{LeaderEpoch, Offset};
 
 /// Where a leadership began to write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpochStart {
     /// The leadership.
     pub epoch: LeaderEpoch,

@@ -1,13 +1,14 @@
 //! What a leader knows of a follower, and which reports it refuses.
 
 use thiserror::Error;
-use towpath_model::{LeaderEpoch, Offset, Time};
+use towpath_model::{BrokerEpoch, Durability, LeaderEpoch, Offset, Time};
 
-/// Why a follower's report is refused; nothing of it counts.
+/// Why a follower's position is refused; nothing of it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FetchRefusal {
-    /// It claims to have synced more than it has.
-    #[error("durable offset lies beyond the log end offset")]
+    /// It claims to have synced more than it has, or to hold batches of a leadership that is later
+    /// than the one it follows.
+    #[error("the position contradicts itself")]
     Contradiction,
     /// It follows an older leadership.
     #[error("leader epoch is older than the current one, {current}")]
@@ -21,7 +22,16 @@ pub enum FetchRefusal {
         /// The leadership here.
         current: LeaderEpoch,
     },
-    /// Its log is not a prefix of this one.
+    /// It holds no replica of this partition.
+    #[error("not a replica of this partition")]
+    NotInReplicaSet,
+    /// A later registration of the same broker has been heard of (KIP-903).
+    #[error("broker epoch is older than the current one, {current}")]
+    StaleBrokerEpoch {
+        /// The newest that has reported here.
+        current: BrokerEpoch,
+    },
+    /// Its log ends outside of this one.
     #[error("log end offset lies outside {log_start_offset}..={log_end_offset}")]
     OffsetOutOfRange {
         /// First offset here.
@@ -29,9 +39,14 @@ pub enum FetchRefusal {
         /// First offset not yet written here.
         log_end_offset: Offset,
     },
-    /// It holds no replica of this partition.
-    #[error("not a replica of this partition")]
-    NotInReplicaSet,
+    /// Its log is not a prefix of this one.
+    #[error("the logs do not agree: leader epoch {epoch} ends at {end} here")]
+    Diverging {
+        /// The newest leadership here that is not after the last one there.
+        epoch: LeaderEpoch,
+        /// Where it ends here.
+        end: Offset,
+    },
 }
 
 /// What a follower has reported under this leadership. Nothing of an earlier one is kept: its log
@@ -39,20 +54,34 @@ pub enum FetchRefusal {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Follower {
     pub(crate) reported: Option<Report>,
+    /// Since when it has stood still while this broker was ahead of it.
+    pub(crate) behind_since: Option<Time>,
 }
 
-/// Invariant: durable_offset <= log_end_offset; durable_offset never falls under one leadership.
+/// Invariant: durable_offset <= log_end_offset; both only rise under one leadership and one broker
+/// epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Report {
+    pub(crate) broker_epoch: BrokerEpoch,
     pub(crate) log_end_offset: Offset,
     pub(crate) durable_offset: Offset,
-    /// When it last moved its durable offset, or had nothing left to sync.
-    pub(crate) moved_at: Time,
+}
+
+impl Report {
+    /// What counts for the high watermark.
+    pub(crate) fn counted(&self, durability: Durability) -> Offset {
+        match durability {
+            Durability::Synced => self.durable_offset,
+            Durability::Relaxed => self.log_end_offset,
+        }
+    }
 }
 
 /// A follower as others see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FollowerView {
+    /// Which registration of it has reported.
+    pub broker_epoch: Option<BrokerEpoch>,
     /// First offset it has not written, if it has reported under this leadership.
     pub log_end_offset: Option<Offset>,
     /// First offset it has not synced, if it has reported under this leadership.
@@ -62,8 +91,13 @@ pub struct FollowerView {
 impl Follower {
     pub(crate) fn view(&self) -> FollowerView {
         FollowerView {
+            broker_epoch: self.reported.map(|report| report.broker_epoch),
             log_end_offset: self.reported.map(|report| report.log_end_offset),
             durable_offset: self.reported.map(|report| report.durable_offset),
         }
+    }
+
+    pub(crate) fn counted(&self, durability: Durability) -> Option<Offset> {
+        self.reported.map(|report| report.counted(durability))
     }
 }

@@ -1,16 +1,19 @@
 //! The leader of one partition.
 //!
 //!   produce ──▶ Append{base offset} ─(log writes)─▶ appended ─(disk syncs)─▶ synced ─┐
-//!   follower_reported ────────────────────────────────────────────────────────────────┴▶ high watermark
+//!   replica_asks, follower_reported ──────────────────────────────────────────────────┴▶ high watermark
 //!
 //! `produce` decides and changes nothing; between it and `appended` the caller holds the partition,
 //! so nothing can come between a check and its use. An append that fails is simply never reported.
 //!
 //! The high watermark is the smallest durable offset (relaxed topics: log end offset) over the
-//! *maximal* in-sync set, that is the agreed set together with a proposed one that the controller
-//! has not answered (KIP-497): whoever may become leader must hold what was acknowledged. It stands
+//! *maximal* in-sync set, that is the agreed set together with whoever the controller was asked for
+//! since (KIP-497): whoever may become leader must hold what was acknowledged. It stands
 //! still while fewer replicas are in sync than `min.insync.replicas` asks for (KIP-966), and it
 //! never goes back under one leadership.
+
+mod in_sync;
+mod replicas;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,8 +24,12 @@ use towpath_records::BatchHeader;
 
 use crate::admission::{Acks, Admission, ProduceRefusal};
 use crate::epochs::{EpochHistory, EpochRefusal};
-use crate::follower::{FetchRefusal, Follower, FollowerView, Report};
+use crate::follower::{Follower, FollowerView};
 use crate::producers::{Producers, Verdict};
+use crate::replica::{Replica, ReplicaStart};
+
+pub use in_sync::InSyncProposal;
+pub use replicas::ReplicaGrant;
 
 /// What a broker knows when it begins to lead.
 #[derive(Debug, Clone)]
@@ -31,6 +38,10 @@ pub struct LeaderStart {
     pub me: BrokerId,
     /// The leadership; later than every one that `epochs` knows, or equal to the last.
     pub leader_epoch: LeaderEpoch,
+    /// The controller's number of the partition's state that says so (KIP-497).
+    pub partition_epoch: i32,
+    /// When it begins: a follower that has not been heard of has stood still since then.
+    pub begun_at: Time,
     /// Who holds replicas, this broker among them.
     pub replicas: Vec<BrokerId>,
     /// Who counts for the high watermark, this broker among them.
@@ -64,16 +75,22 @@ pub struct LeaderStart {
 pub struct Leader {
     me: BrokerId,
     leader_epoch: LeaderEpoch,
+    partition_epoch: i32,
     followers: BTreeMap<BrokerId, Follower>,
     in_sync: BTreeSet<BrokerId>,
-    proposed_in_sync: Option<BTreeSet<BrokerId>>,
+    /// What the controller has been asked and has not answered.
+    proposal: Option<InSyncProposal>,
+    /// Who is not in `in_sync` and may be for the controller by now: whoever was proposed since
+    /// `partition_epoch`, whatever became of the proposal.
+    asked_for: BTreeSet<BrokerId>,
     min_insync_replicas: u32,
     durability: Durability,
     log_start_offset: Offset,
     log_end_offset: Offset,
     durable_offset: Offset,
     high_watermark: Offset,
-    /// Where this leadership began to write: who joins the in-sync set must have come this far.
+    /// Where this leadership began to write: who joins the in-sync set must have come this far, or
+    /// it may lack what the high watermark, which this leader may know late, has passed already.
     epoch_start_offset: Offset,
     producers: Producers,
     epochs: EpochHistory,
@@ -91,14 +108,17 @@ impl Leader {
         assert!(start.epochs.latest().is_none_or(|latest| latest <= start.leader_epoch));
         let me = start.me;
         let followers = start.replicas.iter().filter(|replica| **replica != me);
+        let unheard = Follower { reported: None, behind_since: Some(start.begun_at) };
         let mut epochs = start.epochs;
         epochs.enter(start.leader_epoch, start.log_end_offset);
         let mut leader = Leader {
             me,
             leader_epoch: start.leader_epoch,
-            followers: followers.map(|replica| (*replica, Follower::default())).collect(),
+            partition_epoch: start.partition_epoch,
+            followers: followers.map(|replica| (*replica, unheard)).collect(),
             in_sync: start.in_sync,
-            proposed_in_sync: None,
+            proposal: None,
+            asked_for: BTreeSet::new(),
             min_insync_replicas: start.min_insync_replicas,
             durability: start.durability,
             log_start_offset: start.log_start_offset,
@@ -113,8 +133,32 @@ impl Leader {
             epochs,
         };
         leader.advance_high_watermark();
+        if leader.leader_offset() <= leader.high_watermark {
+            // Nobody waits for anybody: in-sync followers hold all of this.
+            leader.followers.values_mut().for_each(|follower| follower.behind_since = None);
+        }
         leader.assert_invariants();
         leader
+    }
+
+    /// Ends this leadership; the log goes on as a replica's, of a leader yet to be named.
+    #[must_use]
+    pub fn resign(self) -> Replica {
+        let mut epochs = self.epochs;
+        // A leadership that wrote nothing is none for a follower.
+        epochs.truncate_from_end(self.log_end_offset);
+        Replica::new(ReplicaStart {
+            me: self.me,
+            leader: None,
+            leader_epoch: self.leader_epoch,
+            log_start_offset: self.log_start_offset,
+            log_end_offset: self.log_end_offset,
+            durable_offset: self.durable_offset,
+            high_watermark: self.high_watermark,
+            durability: self.durability,
+            producers: self.producers,
+            epochs,
+        })
     }
 
     /// Whether a batch may be appended, and where. The header is as the producer sent it.
@@ -155,6 +199,7 @@ impl Leader {
         self.producers.appended(now, header);
         self.log_end_offset = header.next_offset();
 
+        self.note_who_is_behind(now);
         self.advance_high_watermark();
         self.assert_invariants();
     }
@@ -165,64 +210,14 @@ impl Leader {
     /// # Panics
     ///
     /// When the offset goes back, or beyond the log's end.
-    pub fn synced(&mut self, durable_offset: Offset) {
+    pub fn synced(&mut self, now: Now, durable_offset: Offset) {
         assert!(self.durable_offset <= durable_offset, "what was durable stays so");
         assert!(durable_offset <= self.log_end_offset, "what is durable has been written");
         self.durable_offset = durable_offset;
 
+        self.note_who_is_behind(now);
         self.advance_high_watermark();
         self.assert_invariants();
-    }
-
-    /// A follower holds everything before `log_end_offset`, and has synced everything before
-    /// `durable_offset`. Only the latter may move the high watermark of a synced topic: what is not
-    /// on its disk can still be lost.
-    pub fn follower_reported(
-        &mut self,
-        now: Now,
-        follower: BrokerId,
-        leader_epoch: LeaderEpoch,
-        log_end_offset: Offset,
-        durable_offset: Offset,
-    ) -> Result<(), FetchRefusal> {
-        if log_end_offset < durable_offset {
-            return Err(FetchRefusal::Contradiction);
-        }
-        if leader_epoch < self.leader_epoch {
-            return Err(FetchRefusal::StaleLeaderEpoch { current: self.leader_epoch });
-        }
-        if self.leader_epoch < leader_epoch {
-            return Err(FetchRefusal::UnknownLeaderEpoch { current: self.leader_epoch });
-        }
-        if log_end_offset < self.log_start_offset || self.log_end_offset < log_end_offset {
-            return Err(FetchRefusal::OffsetOutOfRange {
-                log_start_offset: self.log_start_offset,
-                log_end_offset: self.log_end_offset,
-            });
-        }
-        let leader_durable_offset = self.durable_offset;
-        let state = self.followers.get_mut(&follower).ok_or(FetchRefusal::NotInReplicaSet)?;
-        let before = state.reported;
-        let has_moved = before.is_none_or(|before| before.durable_offset < durable_offset);
-        let is_caught_up = leader_durable_offset <= durable_offset;
-        let moved_at = match before {
-            Some(before) if !has_moved && !is_caught_up => before.moved_at,
-            _ => now.time,
-        };
-        // Reports may overtake each other on the way here (a durable offset travels in a message of
-        // its own), and under one leadership a follower's offsets only rise: the larger one counts.
-        let before = before.map_or((log_end_offset, durable_offset), |before| {
-            (before.log_end_offset, before.durable_offset)
-        });
-        state.reported = Some(Report {
-            log_end_offset: log_end_offset.max(before.0),
-            durable_offset: durable_offset.max(before.1),
-            moved_at,
-        });
-
-        self.advance_high_watermark();
-        self.assert_invariants();
-        Ok(())
     }
 
     /// Records before `to` are gone (retention, DeleteRecords). A smaller offset than the current
@@ -237,30 +232,6 @@ impl Leader {
             self.log_start_offset = to;
             self.epochs.truncate_from_start(to);
         }
-        self.assert_invariants();
-    }
-
-    /// Proposes an in-sync set to the controller; until it answers, the high watermark waits for
-    /// the members of both sets.
-    ///
-    /// # Panics
-    ///
-    /// When this broker is not in it, or a member holds no replica.
-    pub fn propose_in_sync(&mut self, in_sync: BTreeSet<BrokerId>) {
-        self.proposed_in_sync = Some(in_sync);
-        self.assert_invariants();
-    }
-
-    /// The controller has agreed on an in-sync set. It replaces the old one and the proposal.
-    ///
-    /// # Panics
-    ///
-    /// When this broker is not in it, or a member holds no replica.
-    pub fn set_in_sync(&mut self, in_sync: BTreeSet<BrokerId>) {
-        self.in_sync = in_sync;
-        self.proposed_in_sync = None;
-
-        self.advance_high_watermark();
         self.assert_invariants();
     }
 
@@ -281,43 +252,6 @@ impl Leader {
     /// The most producers this partition remembers; one more makes it forget the idlest.
     pub fn set_producers_max(&mut self, most: usize) {
         self.producers.set_most(most);
-    }
-
-    /// The in-sync set as this leader judges it, where it differs from the agreed one: who has
-    /// stood still for longer than `stall` while this broker's durable offset was ahead leaves, who
-    /// holds everything that is committed and has reached this leadership joins. `None` while a
-    /// proposal waits for its answer. `since` is when this broker began to lead: a follower that
-    /// has not been heard of gets `stall` from then.
-    #[must_use]
-    pub fn judged_in_sync(
-        &self,
-        now: Now,
-        since: Time,
-        stall: Duration,
-    ) -> Option<BTreeSet<BrokerId>> {
-        if self.proposed_in_sync.is_some() {
-            return None;
-        }
-        let stays = |report: Option<Report>| {
-            let moved_at = report.map_or(since, |report| report.moved_at);
-            now.time - moved_at <= stall
-                || report.is_some_and(|report| self.durable_offset <= report.durable_offset)
-        };
-        let joins = |report: Option<Report>| {
-            report.is_some_and(|report| {
-                self.high_watermark.max(self.epoch_start_offset) <= report.durable_offset
-                    && now.time - report.moved_at <= stall
-            })
-        };
-        let mut judged = BTreeSet::from([self.me]);
-        for (broker, follower) in &self.followers {
-            let is_in_sync = self.in_sync.contains(broker);
-            let report = follower.reported;
-            if if is_in_sync { stays(report) } else { joins(report) } {
-                judged.insert(*broker);
-            }
-        }
-        (judged != self.in_sync).then_some(judged)
     }
 
     /// Whether a client's idea of the leadership is this one. `None` (−1 on the wire) asks nothing.
@@ -347,6 +281,14 @@ impl Leader {
     #[must_use]
     pub fn high_watermark(&self) -> Offset {
         self.high_watermark
+    }
+
+    /// Whether the high watermark is as high as any reader can have seen it. A new leader's may be
+    /// lower, until it has committed everything that it began with; until then it tells nobody where
+    /// the committed records end (Kafka: OFFSET_NOT_AVAILABLE, 78; KIP-207).
+    #[must_use]
+    pub fn is_high_watermark_certain(&self) -> bool {
+        self.epoch_start_offset <= self.high_watermark
     }
 
     /// First offset of the oldest open transaction, or the high watermark: without transactions it
@@ -399,12 +341,6 @@ impl Leader {
         self.leader_epoch
     }
 
-    /// The agreed in-sync set.
-    #[must_use]
-    pub fn in_sync(&self) -> &BTreeSet<BrokerId> {
-        &self.in_sync
-    }
-
     /// Followers and what they have reported.
     pub fn followers(&self) -> impl Iterator<Item = (BrokerId, FollowerView)> {
         self.followers.iter().map(|(broker, follower)| (*broker, follower.view()))
@@ -426,9 +362,16 @@ impl Leader {
         if self.in_sync_count() < self.effective_min_insync_replicas() {
             return;
         }
-        let proposed = self.proposed_in_sync.iter().flatten();
-        let held = self.in_sync.iter().chain(proposed).map(|broker| self.held_by(*broker));
-        let committed = held.min().expect("this broker is in sync, so the set is not empty");
+        let is_ignored = mutant::is_on(Mutant::NoMaximalIsr);
+        let asked_for = self.asked_for.iter().filter(|_| !is_ignored);
+        let held = self.in_sync.iter().chain(asked_for).map(|broker| self.held_by(*broker));
+        let committed = if mutant::is_on(Mutant::QuorumHighWatermark) {
+            let mut held: Vec<Offset> = held.collect();
+            held.sort_unstable_by(|a, b| b.cmp(a));
+            held[self.effective_min_insync_replicas().max(1) as usize - 1]
+        } else {
+            held.min().expect("this broker is in sync, so the set is not empty")
+        };
         self.high_watermark = self.high_watermark.max(committed);
     }
 
@@ -437,11 +380,19 @@ impl Leader {
         if broker == self.me {
             return self.leader_offset();
         }
-        let report = self.followers.get(&broker).and_then(|follower| follower.reported);
-        report.map_or(Offset::ZERO, |report| match self.durability {
-            Durability::Synced => report.durable_offset,
-            Durability::Relaxed => report.log_end_offset,
-        })
+        let follower = self.followers.get(&broker);
+        follower.and_then(|follower| follower.counted(self.durability)).unwrap_or(Offset::ZERO)
+    }
+
+    /// What this broker alone vouches for has moved: from now on time counts for those who lack it.
+    fn note_who_is_behind(&mut self, now: Now) {
+        let (durability, leader_offset) = (self.durability, self.leader_offset());
+        for follower in self.followers.values_mut() {
+            let is_behind = follower.counted(durability).is_none_or(|held| held < leader_offset);
+            if is_behind && self.high_watermark < leader_offset {
+                follower.behind_since.get_or_insert(now.time);
+            }
+        }
     }
 
     fn in_sync_count(&self) -> u32 {
@@ -458,8 +409,7 @@ impl Leader {
         assert!(self.high_watermark <= self.log_end_offset);
         assert!(self.durable_offset <= self.log_end_offset);
         assert!(self.in_sync.contains(&self.me), "a leader is in sync with itself");
-        let sets = [Some(&self.in_sync), self.proposed_in_sync.as_ref()];
-        for broker in sets.into_iter().flatten().flatten() {
+        for broker in self.in_sync.iter().chain(&self.asked_for) {
             assert!(
                 *broker == self.me || self.followers.contains_key(broker),
                 "broker {broker} counts for the high watermark and holds no replica"

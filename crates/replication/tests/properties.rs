@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use towpath_model::{
-    BrokerId, Durability, LeaderEpoch, Now, Offset, ProducerId, Sequence, Time, Timestamp,
+    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Now, Offset, ProducerId, Sequence, Time,
+    Timestamp,
 };
 use towpath_replication::{
-    Acks, Admission, EpochHistory, EpochStart, Leader, LeaderStart, ProduceRefusal, Producers,
+    Acks, Admission, EpochHistory, EpochStart, InSyncProposal, Incarnation, Leader, LeaderStart,
+    ProduceRefusal, Producers, ReplicaGrant, ReplicaPosition,
 };
 
 const EPOCH: LeaderEpoch = LeaderEpoch(4);
@@ -24,6 +26,8 @@ fn lead(replicas: i32, min: u32, durability: Durability) -> Leader {
     Leader::new(LeaderStart {
         me: BrokerId(1),
         leader_epoch: EPOCH,
+        partition_epoch: 0,
+        begun_at: Time(0),
         in_sync: replicas.iter().copied().collect(),
         replicas,
         min_insync_replicas: min,
@@ -98,24 +102,40 @@ proptest! {
                 Step::Sync(share) => {
                     let to = between(leader.durable_offset(), leader.log_end_offset(), share);
                     disks.insert(BrokerId(1), to);
-                    leader.synced(to);
+                    leader.synced(at(index), to);
                 }
                 Step::Report { follower, end, durable } => {
                     let disk = disks.entry(BrokerId(follower)).or_insert(leader.log_start_offset());
                     let end = between(*disk, leader.log_end_offset(), end).max(start);
                     *disk = between(*disk, end, durable).max(*disk);
                     let durable = *disk;
-                    prop_assert!(leader
-                        .follower_reported(at(index), BrokerId(follower), EPOCH, end, durable)
-                        .is_ok());
+                    let reported = leader.replica_asks(
+                        at(index),
+                        Incarnation { broker: BrokerId(follower), epoch: BrokerEpoch(1) },
+                        &ReplicaPosition {
+                            leader_epoch: EPOCH,
+                            from: end,
+                            last_epoch: (Offset::ZERO < end).then_some(EPOCH),
+                            durable_offset: durable,
+                        },
+                    );
+                    let has_more = end < leader.log_end_offset();
+                    prop_assert_eq!(reported == Ok(ReplicaGrant::Wait), !has_more);
+                    prop_assert!(reported.is_ok());
                 }
                 Step::InSync(bits) => {
-                    leader.set_in_sync(members(bits));
+                    let (epoch, replicas) = (leader.partition_epoch() + 1, [1, 2, 3].map(BrokerId));
+                    leader.partition_decided(at(index), epoch, &replicas, members(bits));
                     proposed.clear();
                 }
                 Step::Propose(bits) => {
-                    proposed = members(bits);
-                    leader.propose_in_sync(proposed.clone());
+                    leader.proposal_refused();
+                    proposed.extend(members(bits));
+                    let followers = members(bits).into_iter().filter(|id| *id != BrokerId(1));
+                    leader.propose_in_sync(InSyncProposal {
+                        partition_epoch: leader.partition_epoch(),
+                        followers: followers.map(|id| (id, Some(BrokerEpoch(1)))).collect(),
+                    });
                 }
                 Step::Start(share) => {
                     leader.log_start_moved(between(start, leader.high_watermark(), share));
@@ -192,6 +212,8 @@ proptest! {
                 leader = Leader::new(LeaderStart {
                     me: BrokerId(1),
                     leader_epoch: EPOCH,
+                    partition_epoch: 0,
+                    begun_at: Time(0),
                     replicas: vec![BrokerId(1)],
                     in_sync: BTreeSet::from([BrokerId(1)]),
                     min_insync_replicas: 1,

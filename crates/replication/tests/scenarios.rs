@@ -9,10 +9,13 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use towpath_model::{BrokerId, Durability, LeaderEpoch, Now, Offset, ProducerId, Time, Timestamp};
+use towpath_model::{
+    BrokerEpoch, BrokerId, Durability, LeaderEpoch, Now, Offset, ProducerId, Time, Timestamp,
+};
 use towpath_records::BatchHeader;
 use towpath_replication::{
-    Acks, Admission, EpochHistory, FollowerView, Leader, LeaderStart, Producers,
+    Acks, Admission, EpochHistory, FollowerView, InSyncProposal, Incarnation, Leader, LeaderStart,
+    Producers, ReplicaPosition,
 };
 
 const ARROW: &str = "→";
@@ -112,29 +115,46 @@ impl World {
                 self.offsets()
             }
             ["synced", offset] => {
-                self.leader().synced(Offset(offset.parse().unwrap()));
+                self.leader().synced(now, Offset(offset.parse().unwrap()));
                 self.offsets()
             }
             ["fetch"] => {
                 let end = words.number("end").unwrap();
-                let result = self.leader().follower_reported(
-                    now,
-                    BrokerId(words.number("from").unwrap() as i32),
-                    LeaderEpoch(words.number("epoch").unwrap() as i32),
-                    Offset(end),
-                    Offset(words.number("durable").unwrap_or(end)),
-                );
-                match result {
-                    Ok(()) => self.offsets(),
+                let epoch = LeaderEpoch(words.number("epoch").unwrap() as i32);
+                let last = words.number("last").map_or(epoch, |last| LeaderEpoch(last as i32));
+                let follower = Incarnation {
+                    broker: BrokerId(words.number("from").unwrap() as i32),
+                    epoch: BrokerEpoch(words.number("incarnation").unwrap_or(1)),
+                };
+                let position = ReplicaPosition {
+                    leader_epoch: epoch,
+                    from: Offset(end),
+                    last_epoch: (0 < end).then_some(last),
+                    durable_offset: Offset(words.number("durable").unwrap_or(end)),
+                };
+                match self.leader().replica_asks(now, follower, &position) {
+                    Ok(_) => self.offsets(),
                     Err(refusal) => format!("refused: {refusal}"),
                 }
             }
             ["in-sync", brokers] => {
-                self.leader().set_in_sync(Words::brokers(brokers).into_iter().collect());
+                let (epoch, replicas) =
+                    (self.leader().partition_epoch() + 1, self.replicas.clone());
+                let in_sync = Words::brokers(brokers).into_iter().collect();
+                self.leader().partition_decided(now, epoch, &replicas, in_sync);
                 self.offsets()
             }
             ["propose", brokers] => {
-                self.leader().propose_in_sync(Words::brokers(brokers).into_iter().collect());
+                let followers = Words::brokers(brokers).into_iter().filter(|id| id.0 != 1);
+                let proposal = InSyncProposal {
+                    partition_epoch: self.leader().partition_epoch(),
+                    followers: followers.map(|id| (id, Some(BrokerEpoch(1)))).collect(),
+                };
+                self.leader().propose_in_sync(proposal);
+                self.offsets()
+            }
+            ["refused"] => {
+                self.leader().proposal_refused();
                 self.offsets()
             }
             ["configure"] => {
@@ -153,8 +173,14 @@ impl World {
             }
             ["judge"] => {
                 let stall = Duration::from_secs(words.number("stall").unwrap() as u64);
-                match self.leader().judged_in_sync(now, Time(0), stall) {
-                    Some(judged) => format!("in sync should be {}", join(&judged)),
+                let fenced = words.number("fenced");
+                let is_eligible = |of: Incarnation| Some(i64::from(of.broker.0)) != fenced;
+                match self.leader().judged_in_sync(now, stall, is_eligible) {
+                    Some(judged) => {
+                        let followers = judged.followers.keys().copied();
+                        let all = std::iter::once(BrokerId(1)).chain(followers).collect();
+                        format!("in sync should be {}", join(&all))
+                    }
                     None => "no change".to_owned(),
                 }
             }
@@ -199,6 +225,8 @@ impl World {
         self.leader = Some(Leader::new(LeaderStart {
             me: BrokerId(1),
             leader_epoch: LeaderEpoch(words.number("epoch").unwrap_or(0) as i32),
+            partition_epoch: 0,
+            begun_at: self.now.time,
             replicas: self.replicas.clone(),
             in_sync: in_sync.unwrap_or(self.replicas.clone()).into_iter().collect(),
             min_insync_replicas: words.number("min").unwrap_or(1) as u32,
@@ -222,6 +250,8 @@ impl World {
         self.leader = Some(Leader::new(LeaderStart {
             me: BrokerId(1),
             leader_epoch: epoch,
+            partition_epoch: 0,
+            begun_at: self.now.time,
             replicas: self.replicas.clone(),
             in_sync: old.in_sync().clone(),
             min_insync_replicas: 1,

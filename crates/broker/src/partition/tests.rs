@@ -17,6 +17,8 @@ fn leader() -> Leader {
     Leader::new(LeaderStart {
         me: ME,
         leader_epoch: LeaderEpoch(0),
+        partition_epoch: 0,
+        begun_at: now().time,
         replicas: vec![ME],
         in_sync: BTreeSet::from([ME]),
         min_insync_replicas: 1,
@@ -55,7 +57,7 @@ fn carry_out(partition: &mut Partition, out: Vec<Output>) -> Vec<Output> {
         let header = BatchHeader::parse(&batch).unwrap();
         partition.records_appended(now(), &header, &mut freed);
         assert!(freed.is_empty(), "nothing is told before it is durable");
-        partition.synced(header.next_offset(), &mut freed);
+        partition.synced(now(), header.next_offset(), &mut freed);
     }
     freed
 }

@@ -1,11 +1,14 @@
 //! See `tests/`: scenarios and properties; here are the cases that panic by design.
 
 use super::*;
+use crate::EpochStart;
 
 fn start() -> LeaderStart {
     LeaderStart {
         me: BrokerId(1),
         leader_epoch: LeaderEpoch(3),
+        partition_epoch: 7,
+        begun_at: Time(0),
         replicas: vec![BrokerId(1), BrokerId(2)],
         in_sync: BTreeSet::from([BrokerId(1), BrokerId(2)]),
         min_insync_replicas: 1,
@@ -29,7 +32,7 @@ fn a_new_leader_keeps_the_high_watermark_it_knew() {
 #[test]
 #[should_panic(expected = "what was durable stays so")]
 fn a_durable_offset_never_goes_back() {
-    Leader::new(start()).synced(Offset(19));
+    Leader::new(start()).synced(Now::default(), Offset(19));
 }
 
 #[test]
@@ -41,11 +44,67 @@ fn uncommitted_records_are_not_deleted() {
 #[test]
 #[should_panic(expected = "a leader is in sync with itself")]
 fn a_leader_never_leaves_its_own_in_sync_set() {
-    Leader::new(start()).set_in_sync(BTreeSet::from([BrokerId(2)]));
+    let in_sync = BTreeSet::from([BrokerId(2)]);
+    Leader::new(start()).partition_decided(Now::default(), 8, &start().replicas, in_sync);
 }
 
 #[test]
 #[should_panic(expected = "holds no replica")]
 fn a_stranger_never_joins() {
-    Leader::new(start()).propose_in_sync(BTreeSet::from([BrokerId(1), BrokerId(7)]));
+    Leader::new(start()).propose_in_sync(proposal(&[7]));
+}
+
+#[test]
+#[should_panic(expected = "one proposal at a time")]
+fn a_proposal_waits_for_the_answer_to_the_one_before() {
+    let mut leader = Leader::new(start());
+    leader.propose_in_sync(proposal(&[]));
+    leader.propose_in_sync(proposal(&[2]));
+}
+
+fn proposal(followers: &[i32]) -> InSyncProposal {
+    let followers = followers.iter().map(|id| (BrokerId(*id), None)).collect();
+    InSyncProposal { partition_epoch: 7, followers }
+}
+
+#[test]
+fn what_an_older_state_of_the_partition_says_changes_nothing() {
+    let mut leader = Leader::new(start());
+    let alone = BTreeSet::from([BrokerId(1)]);
+    let replicas = start().replicas;
+    assert!(!leader.partition_decided(Now::default(), 7, &replicas, alone.clone()));
+    assert_eq!(leader.in_sync().len(), 2);
+    leader.propose_in_sync(proposal(&[]));
+    assert!(leader.partition_decided(Now::default(), 9, &replicas, alone.clone()));
+    assert_eq!((leader.in_sync(), leader.proposal()), (&alone, None));
+    assert_eq!(leader.high_watermark(), Offset(20));
+}
+
+#[test]
+fn a_leader_that_resigns_follows_and_leads_again_with_what_it_knew() {
+    let mut leader = Leader::new(LeaderStart {
+        epochs: EpochHistory::from_entries([EpochStart {
+            epoch: LeaderEpoch(1),
+            start: Offset(5),
+        }]),
+        ..start()
+    });
+    assert!(!leader.is_high_watermark_certain());
+    leader.set_config(1, Durability::Synced);
+    let mut replica = leader.resign();
+    assert_eq!(replica.high_watermark(), Offset(12));
+    assert_eq!(replica.epochs().latest(), Some(LeaderEpoch(1)), "it has written nothing");
+    assert!(replica.follow(Some(BrokerId(2)), LeaderEpoch(4)));
+    assert!(!replica.follow(Some(BrokerId(2)), LeaderEpoch(3)), "leader epochs only rise");
+    let leader = replica.lead(crate::Lead {
+        leader_epoch: LeaderEpoch(5),
+        partition_epoch: 9,
+        begun_at: Time(0),
+        replicas: start().replicas,
+        in_sync: BTreeSet::from([BrokerId(1)]),
+        min_insync_replicas: 1,
+    });
+    assert_eq!((leader.high_watermark(), leader.log_end_offset()), (Offset(20), Offset(20)));
+    assert!(leader.is_high_watermark_certain());
+    assert_eq!(leader.end_offset_of_epoch(LeaderEpoch(4)), Some((LeaderEpoch(1), Offset(20))));
 }

@@ -1,0 +1,165 @@
+//! Who counts for the high watermark: what the controller has agreed, what this leader has asked
+//! for, and what it judges (KIP-497, KIP-903).
+//!
+//! ```text
+//!  judged ─▶ proposed ─(controller)─▶ decided     agreed = the new set, nobody else counts
+//!              ▲   └────────────────▶ refused     whoever was asked for goes on counting
+//!              └──── judged again ◀─────┘
+//! ```
+//!
+//! The surprise: a refusal takes nobody back. A repeated message with the same proposal may still be
+//! under way, and be accepted later. Only the next change of the partition, which raises its epoch,
+//! makes all of them void; so a refused expansion is followed by another proposal, if need be of the
+//! set as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use towpath_model::mutant::{self, Mutant};
+use towpath_model::{BrokerEpoch, BrokerId, Now};
+
+use super::Leader;
+use crate::follower::Follower;
+use crate::position::Incarnation;
+
+/// An in-sync set that a leader asks the controller for. It is repeated as it is until the
+/// controller answers: a later registration of a member was not judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InSyncProposal {
+    /// The state of the partition that it changes.
+    pub partition_epoch: i32,
+    /// The followers in it (the leader is always in it too), and which registration of each was
+    /// judged: `None` for a member that stays and has not reported under this leadership.
+    pub followers: BTreeMap<BrokerId, Option<BrokerEpoch>>,
+}
+
+impl Leader {
+    /// What to ask the controller for, if this leader's judgement differs from the agreed set, or a
+    /// refused expansion must be made void. `None` while a proposal waits for its answer.
+    ///
+    /// Whoever has not moved for longer than `stall` while this broker was ahead leaves. Whoever
+    /// holds everything that is committed and has reached the beginning of this leadership joins, if
+    /// `is_eligible`: unfenced, not shutting down, and still of this registration.
+    #[must_use]
+    pub fn judged_in_sync(
+        &self,
+        now: Now,
+        stall: Duration,
+        is_eligible: impl Fn(Incarnation) -> bool,
+    ) -> Option<InSyncProposal> {
+        if self.proposal.is_some() {
+            return None;
+        }
+        let mut followers = BTreeMap::new();
+        for (broker, follower) in &self.followers {
+            let epoch = follower.reported.map(|report| report.broker_epoch);
+            let joins = || {
+                let incarnation = epoch.map(|epoch| Incarnation { broker: *broker, epoch });
+                incarnation.is_some_and(&is_eligible) && self.has_caught_up(follower)
+            };
+            let is_moving = follower.behind_since.is_none_or(|since| now.time - since <= stall);
+            if is_moving && (self.in_sync.contains(broker) || joins()) {
+                followers.insert(*broker, epoch);
+            }
+        }
+        let is_agreed = followers.len() + 1 == self.in_sync.len()
+            && followers.keys().all(|broker| self.in_sync.contains(broker));
+        if is_agreed && self.asked_for.is_empty() {
+            return None;
+        }
+        Some(InSyncProposal { partition_epoch: self.partition_epoch, followers })
+    }
+
+    fn has_caught_up(&self, follower: &Follower) -> bool {
+        let goal = if mutant::is_on(Mutant::ExpandEarly) {
+            self.log_start_offset
+        } else {
+            self.high_watermark.max(self.epoch_start_offset)
+        };
+        follower.counted(self.durability).is_some_and(|counted| goal <= counted)
+    }
+
+    /// This proposal goes to the controller. From now on the high watermark waits for its members
+    /// too, until the controller has decided something (KIP-497).
+    ///
+    /// # Panics
+    /// When another one waits for its answer, it is about another state of the partition, or a
+    /// member holds no replica.
+    pub fn propose_in_sync(&mut self, proposal: InSyncProposal) {
+        assert!(self.proposal.is_none(), "one proposal at a time");
+        assert_eq!(proposal.partition_epoch, self.partition_epoch, "it changes what is known");
+        let members = proposal.followers.keys();
+        self.asked_for.extend(members.filter(|broker| !self.in_sync.contains(broker)));
+        if mutant::is_on(Mutant::LocalShrink) {
+            self.in_sync
+                .retain(|broker| *broker == self.me || proposal.followers.contains_key(broker));
+        }
+        self.proposal = Some(proposal);
+        self.advance_high_watermark();
+        self.assert_invariants();
+    }
+
+    /// The proposal that waits for its answer; to be sent again, as it is, when none comes.
+    #[must_use]
+    pub fn proposal(&self) -> Option<&InSyncProposal> {
+        self.proposal.as_ref()
+    }
+
+    /// The controller has refused the proposal for good: a member is fenced, shutting down, or of
+    /// another registration by now; or the partition has changed, of which this broker will hear.
+    /// Whoever was asked for goes on counting until the partition changes.
+    pub fn proposal_refused(&mut self) {
+        self.proposal = None;
+        self.assert_invariants();
+    }
+
+    /// The controller has decided about this partition, whether or not this leader asked. Whatever
+    /// was asked for is void. Returns `false`, and changes nothing, when a later state is known.
+    ///
+    /// # Panics
+    /// When this broker is not in sync, or a member holds no replica.
+    pub fn partition_decided(
+        &mut self,
+        now: Now,
+        partition_epoch: i32,
+        replicas: &[BrokerId],
+        in_sync: BTreeSet<BrokerId>,
+    ) -> bool {
+        if partition_epoch <= self.partition_epoch {
+            return false;
+        }
+        self.partition_epoch = partition_epoch;
+        self.followers.retain(|broker, _| replicas.contains(broker));
+        for replica in replicas.iter().filter(|replica| **replica != self.me) {
+            let behind_since = Some(now.time);
+            self.followers.entry(*replica).or_insert(Follower { reported: None, behind_since });
+        }
+        self.in_sync = in_sync;
+        self.asked_for.clear();
+        self.proposal = None;
+
+        self.advance_high_watermark();
+        self.assert_invariants();
+        true
+    }
+
+    /// The controller's number of the state of the partition that this leader acts on.
+    #[must_use]
+    pub fn partition_epoch(&self) -> i32 {
+        self.partition_epoch
+    }
+
+    /// The agreed in-sync set.
+    #[must_use]
+    pub fn in_sync(&self) -> &BTreeSet<BrokerId> {
+        &self.in_sync
+    }
+
+    /// Everybody whose offsets the high watermark waits for: the agreed set, and whoever was asked
+    /// for since it was agreed.
+    #[must_use]
+    pub fn maximal_in_sync(&self) -> BTreeSet<BrokerId> {
+        self.in_sync.union(&self.asked_for).copied().collect()
+    }
+}

@@ -45,7 +45,8 @@ pub(crate) struct Checkpoint {
     pub(crate) durable: Point,
     /// Up to where the log was compacted: no key has two records before it.
     pub(crate) clean: Offset,
-    /// Batches before it need not follow each other without a gap: a compaction has begun there.
+    /// Batches before it need not follow each other without a gap: a compaction has begun there, here
+    /// or in the leader's log. May lie beyond the end.
     pub(crate) gaps_below: Offset,
     /// Leader epochs and their first offsets; both rise.
     pub(crate) epochs: Vec<(LeaderEpoch, Offset)>,

@@ -169,7 +169,16 @@ impl<D: Disk> Log<D> {
     }
 
     fn must_roll_for(&self, header: &BatchHeader, wall: Timestamp) -> bool {
-        let Some(active) = self.active_summary() else { return false };
+        self.active_summary().is_some_and(|active| self.is_full_for(active, header, wall))
+    }
+
+    /// Whether a batch that follows those of `active` begins a new segment.
+    pub(crate) fn is_full_for(
+        &self,
+        active: &Summary,
+        header: &BatchHeader,
+        wall: Timestamp,
+    ) -> bool {
         if active.bytes == 0 {
             return false;
         }
@@ -240,7 +249,7 @@ impl<D: Disk> Log<D> {
         self.checkpoint_is_due = true;
     }
 
-    fn begin_segment(&mut self) -> Result<(), LogError> {
+    pub(crate) fn begin_segment(&mut self) -> Result<(), LogError> {
         self.ensure_directory()?;
         let path = FileKind::Segment.path(&self.path, self.log_end);
         let disk = self.disk();
@@ -260,7 +269,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    fn ensure_directory(&mut self) -> Result<(), LogError> {
+    pub(crate) fn ensure_directory(&mut self) -> Result<(), LogError> {
         if self.has_directory {
             return Ok(());
         }
@@ -273,13 +282,13 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Writes a batch at the end of the active segment; returns where.
-    fn write(&mut self, batch: &[u8]) -> Result<u64, LogError> {
+    /// Writes whole batches at the end of the active segment; returns where.
+    pub(crate) fn write(&mut self, batches: &[u8]) -> Result<u64, LogError> {
         let summary = self.segments.last().expect("a segment was begun");
         let active = self.active.as_mut().expect("a segment was begun");
         let position = summary.bytes;
         let path = || FileKind::Segment.path(&self.path, summary.base_offset);
-        let end = position + batch.len() as u64;
+        let end = position + batches.len() as u64;
         if active.allocated < end {
             let ahead = allocation(active.allocated, end, self.config.segment_bytes);
             let target = if self.directory.is_thrifty() { end } else { ahead };
@@ -287,7 +296,7 @@ impl<D: Disk> Log<D> {
             active.allocated =
                 reserved.map_err(|error| LogError::io("reserve space in", &path())(error))?;
         }
-        let Err(error) = active.file.write_at(&[IoSlice::new(batch)], position) else {
+        let Err(error) = active.file.write_at(&[IoSlice::new(batches)], position) else {
             return Ok(position);
         };
         // Some of it may have been written. It must not lie there when the next batch does: what
@@ -303,7 +312,7 @@ impl<D: Disk> Log<D> {
         Err(error)
     }
 
-    fn note(&mut self, header: &BatchHeader, position: u64, wall: Timestamp) {
+    pub(crate) fn note(&mut self, header: &BatchHeader, position: u64, wall: Timestamp) {
         let summary = self.segments.last_mut().expect("a segment was begun");
         let active = self.active.as_mut().expect("a segment was begun");
         active.index.note(&Indexed {
@@ -512,7 +521,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// A failed sync leaves unknown what the disk holds; a full disk is only full.
-    fn fail_unless_full(&self, error: &LogError) {
+    pub(crate) fn fail_unless_full(&self, error: &LogError) {
         if !error.is_disk_full() {
             self.directory.fail(error);
         }
@@ -630,7 +639,7 @@ impl<D: Disk> Log<D> {
         self.config = config;
     }
 
-    fn assert_order(&self) {
+    pub(crate) fn assert_order(&self) {
         assert!(self.log_start <= self.log_end);
         assert!(self.durable.offset <= self.taken.offset);
         assert!(self.taken.offset <= self.log_end);
@@ -665,9 +674,17 @@ impl<D: Disk> std::fmt::Debug for Log<D> {
 
 /// Takes note of a batch's leader epoch.
 pub(crate) fn note_epoch(epochs: &mut Vec<(LeaderEpoch, Offset)>, header: &BatchHeader) {
-    let epoch = header.leader_epoch();
+    note_epoch_start(epochs, header.leader_epoch(), header.base_offset());
+}
+
+/// Takes note of where a leader epoch began, unless it is known.
+pub(crate) fn note_epoch_start(
+    epochs: &mut Vec<(LeaderEpoch, Offset)>,
+    epoch: LeaderEpoch,
+    start: Offset,
+) {
     if LeaderEpoch(0) <= epoch && epochs.last().is_none_or(|(last, _)| *last < epoch) {
-        epochs.push((epoch, header.base_offset()));
+        epochs.push((epoch, start));
     }
 }
 

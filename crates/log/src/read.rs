@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use towpath_model::Offset;
+use towpath_model::{LeaderEpoch, Offset};
 use towpath_records::BatchHeader;
 
 use crate::damage::DamageList;
@@ -119,6 +119,35 @@ impl Start {
     }
 }
 
+/// For whom batches are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Client,
+    Replica,
+}
+
+impl Reader {
+    fn sees(self, header: &BatchHeader) -> bool {
+        self == Reader::Replica || 0 < header.record_count()
+    }
+}
+
+/// How much is looked up.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    end: Offset,
+    max_bytes: usize,
+    at_least_one_batch: bool,
+    by: Reader,
+}
+
+impl Wanted {
+    fn by_replica(max_bytes: usize) -> Wanted {
+        let end = Offset(i64::MAX);
+        Wanted { end, max_bytes, at_least_one_batch: true, by: Reader::Replica }
+    }
+}
+
 impl<D: Disk> Log<D> {
     /// Finds records from `from` on: whole batches that end at or below `end` and have at most
     /// `max_bytes` together, beginning with the batch that contains `from`. When already the first
@@ -126,8 +155,8 @@ impl<D: Disk> Log<D> {
     /// to return.
     ///
     /// Batches in which a compaction has left no record are passed over: several clients (kafkajs,
-    /// kafka-go, older kafka-python) stop at one for ever. A replica needs them, and has to read
-    /// another way.
+    /// kafka-go, older kafka-python) stop at one for ever. A replica needs them:
+    /// [`Log::read_for_replica`].
     ///
     /// # Errors
     /// [`ReadError`].
@@ -138,7 +167,8 @@ impl<D: Disk> Log<D> {
         max_bytes: usize,
         at_least_one_batch: bool,
     ) -> Result<Option<Slice<D>>, ReadError> {
-        self.find(from, end, max_bytes, at_least_one_batch, true)
+        let wanted = Wanted { end, max_bytes, at_least_one_batch, by: Reader::Client };
+        self.find(from, wanted, true)
     }
 
     /// As [`Log::read`], but waits for no device: [`ReadError::NotResident`] says that the records, or
@@ -153,19 +183,74 @@ impl<D: Disk> Log<D> {
         max_bytes: usize,
         at_least_one_batch: bool,
     ) -> Result<Option<Slice<D>>, ReadError> {
-        self.find(from, end, max_bytes, at_least_one_batch, false)
+        let wanted = Wanted { end, max_bytes, at_least_one_batch, by: Reader::Client };
+        self.find(from, wanted, false)
+    }
+
+    /// Finds what a replica whose log ends at `from` lacks, up to the end of this log: whole batches,
+    /// also those without records, the first one at or after `from`. At most `max_bytes` together,
+    /// but at least one batch. `None` when there is nothing. A replica may begin before the log
+    /// start, at [`Log::first_batch_offset`].
+    ///
+    /// # Errors
+    /// [`ReadError`]; `OutOfRange` also where `from` lies inside of a batch: no log that agrees with
+    /// this one ends there.
+    pub fn read_for_replica(
+        &self,
+        from: Offset,
+        max_bytes: usize,
+    ) -> Result<Option<Slice<D>>, ReadError> {
+        self.find(from, Wanted::by_replica(max_bytes), true)
+    }
+
+    /// As [`Log::read_for_replica`], but waits for no device.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_resident_for_replica(
+        &self,
+        from: Offset,
+        max_bytes: usize,
+    ) -> Result<Option<Slice<D>>, ReadError> {
+        self.find(from, Wanted::by_replica(max_bytes), false)
+    }
+
+    /// Base offset of the batch that holds the record at the log start, where a replica that holds
+    /// nothing begins; the log start, where that is the beginning of a batch or no batch holds it.
+    ///
+    /// # Errors
+    /// When the batch cannot be read.
+    pub fn first_batch_offset(&self) -> Result<Offset, ReadError> {
+        let start = self.log_start;
+        let first = self.segments.partition_point(|segment| segment.next_offset <= start);
+        match self.segments.get(first) {
+            Some(segment) if segment.base_offset < start && self.damage.at(start).is_none() => {
+                let opened = self.open_segment(first)?;
+                let found = self.batch_at(&opened, start, Reader::Replica)?;
+                Ok(found.map_or(start, |found| found.base_offset.min(start)))
+            }
+            _ => Ok(start),
+        }
+    }
+
+    /// Leader epoch of the last record before `offset`; `None` where the log has none.
+    #[must_use]
+    pub fn leader_epoch_before(&self, offset: Offset) -> Option<LeaderEpoch> {
+        let begun = self.epochs.partition_point(|(_, first)| *first < offset);
+        let last = begun.checked_sub(1).filter(|_| self.log_start < offset)?;
+        Some(self.epochs[last].0)
     }
 
     fn find(
         &self,
         from: Offset,
-        end: Offset,
-        max_bytes: usize,
-        at_least_one_batch: bool,
+        wanted: Wanted,
         may_wait: bool,
     ) -> Result<Option<Slice<D>>, ReadError> {
-        if from < self.log_start || self.log_end < from {
-            return Err(ReadError::OutOfRange { start: self.log_start, end: self.log_end });
+        let Wanted { end, by, .. } = wanted;
+        let out_of_range = || ReadError::OutOfRange { start: self.log_start, end: self.log_end };
+        if self.log_end < from || (from < self.log_start && by == Reader::Client) {
+            return Err(out_of_range());
         }
         if let Some(damage) = self.damage.at(from) {
             return Err(ReadError::CorruptBatch { from: damage.from, to: damage.to });
@@ -181,18 +266,23 @@ impl<D: Disk> Log<D> {
             Some(damage) if end < readable => {
                 Err(ReadError::CorruptBatch { from: damage.from, to: damage.to })
             }
+            _ if from < self.log_start => Err(out_of_range()),
             _ => Ok(None),
         };
         let first = self.segments.partition_point(|segment| segment.next_offset <= from);
         for at in first..self.segments.len() {
             let opened = if may_wait { self.open_segment(at)? } else { self.open_resident(at)? };
             let resident_only_before = opened.resident_only_before;
-            let Some(start) = self.batch_at(&opened, from)? else { continue };
+            let Some(start) = self.batch_at(&opened, from, by)? else { continue };
+            if by == Reader::Replica && (start.base_offset < from || self.is_deleted(from, &start))
+            {
+                return Err(out_of_range());
+            }
             if end < start.next_offset {
                 return nothing();
             }
             let segment_end = opened.summary.next_offset;
-            let slice = self.slice(opened, start, end, max_bytes as u64, at_least_one_batch)?;
+            let slice = self.slice(opened, start, Wanted { end, ..wanted })?;
             // Headers are walked without their checksums: damage since the last check must not
             // send a reader back, or beyond what it may see.
             if slice.as_ref().is_some_and(|s| s.next_offset <= from || end < s.next_offset) {
@@ -210,17 +300,20 @@ impl<D: Disk> Log<D> {
         nothing()
     }
 
+    /// Whether a replica that ends at `from`, below the log start, would miss what lies between.
+    fn is_deleted(&self, from: Offset, found: &Start) -> bool {
+        from < self.log_start && (found.base_offset != from || found.next_offset <= self.log_start)
+    }
+
     fn slice(
         &self,
         opened: Opened<'_, D>,
         start: Start,
-        end: Offset,
-        bytes_max: u64,
-        at_least_one_batch: bool,
+        wanted: Wanted,
     ) -> Result<Option<Slice<D>>, ReadError> {
-        let (mut to, mut next_offset) = self.last_fitting(&opened, start, end, bytes_max)?;
+        let (mut to, mut next_offset) = self.last_fitting(&opened, start, wanted)?;
         if to == start.position {
-            if !at_least_one_batch {
+            if !wanted.at_least_one_batch {
                 return Ok(None);
             }
             (to, next_offset) = (start.position + start.bytes, start.next_offset);
@@ -235,7 +328,12 @@ impl<D: Disk> Log<D> {
     }
 
     /// The batch of a segment that contains `from`, or the first one after it.
-    fn batch_at(&self, opened: &Opened<'_, D>, from: Offset) -> Result<Option<Start>, ReadError> {
+    fn batch_at(
+        &self,
+        opened: &Opened<'_, D>,
+        from: Offset,
+        by: Reader,
+    ) -> Result<Option<Start>, ReadError> {
         if let Some(last) = self.last_batch
             && !opened.summary.is_sealed
             && last.base_offset == from
@@ -252,7 +350,7 @@ impl<D: Disk> Log<D> {
         loop {
             match self.step(&mut scan, opened)? {
                 Found::Batch { header, position, .. }
-                    if from < header.next_offset() && 0 < header.record_count() =>
+                    if from < header.next_offset() && by.sees(&header) =>
                 {
                     return Ok(Some(Start::of(&header, position)));
                 }
@@ -276,12 +374,12 @@ impl<D: Disk> Log<D> {
         &self,
         opened: &Opened<'_, D>,
         start: Start,
-        end: Offset,
-        bytes_max: u64,
+        wanted: Wanted,
     ) -> Result<(u64, Offset), ReadError> {
+        let Wanted { end, max_bytes, by, .. } = wanted;
         let summary = &opened.summary;
-        let limit = start.position.saturating_add(bytes_max);
-        let is_dense = !summary.has_empty_batches;
+        let limit = start.position.saturating_add(max_bytes as u64);
+        let is_dense = by == Reader::Replica || !summary.has_empty_batches;
         if is_dense && summary.next_offset <= end && summary.bytes <= limit {
             return Ok((summary.bytes, summary.next_offset));
         }
@@ -297,7 +395,7 @@ impl<D: Disk> Log<D> {
         let mut scan = Scan::headers(fitting.0, summary.bytes, SMALL_BUFFER);
         while let Found::Batch { header, position, .. } = self.step(&mut scan, opened)? {
             let to = position + header.size_in_bytes() as u64;
-            let follows = fitting.1 <= header.base_offset() && 0 < header.record_count();
+            let follows = fitting.1 <= header.base_offset() && by.sees(&header);
             if !follows || end < header.next_offset() || limit < to {
                 break;
             }

@@ -8,6 +8,7 @@ mod lifecycle;
 mod model;
 mod outlook;
 mod quorum_files;
+mod replica;
 mod scrub;
 mod start;
 mod timestamps;

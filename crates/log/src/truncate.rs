@@ -1,4 +1,5 @@
-//! Cuts the end of a log: what a follower holds and its leader does not.
+//! Cuts the end of a log: what a follower holds and its leader does not. Or all of it, where the
+//! leader's log begins later than this one ends.
 //!
 //! Order, so that no crash brings back what was cut or misses it: the generation rises (rounds that
 //! are under way vouch for nothing any more), the checkpoint's durable offset is lowered, the
@@ -39,6 +40,40 @@ impl<D: Disk> Log<D> {
         let result = self.truncate_at(to);
         self.assert_invariants();
         result.inspect_err(|error| self.directory.fail(error))
+    }
+
+    /// Removes everything and begins anew at `offset`, where the leader's log begins; durable when
+    /// this returns. A crash leaves the log as it was, a prefix of it, or empty at either start.
+    ///
+    /// # Errors
+    /// When the disk fails; then the directory has failed, for the log is neither as before nor
+    /// empty.
+    ///
+    /// # Panics
+    /// When `offset` is below the log end offset.
+    pub fn begin_at(&mut self, offset: Offset) -> Result<(), LogError> {
+        assert!(self.log_end <= offset);
+        self.directory.check()?;
+        let result = self.restart_at(offset);
+        self.assert_invariants();
+        result.inspect_err(|error| self.directory.fail(error))
+    }
+
+    fn restart_at(&mut self, offset: Offset) -> Result<(), LogError> {
+        self.ensure_directory()?;
+        // First nothing is left, then it begins later: segments below a start that they do not
+        // reach would be taken for a log that has lost its end.
+        let oldest = self.segments.first().map(|oldest| oldest.base_offset);
+        self.truncate_at(Point { offset: self.log_start, segment: oldest, position: 0 })?;
+        self.epochs.clear();
+        self.log_start = offset;
+        self.log_end = offset;
+        self.durable = self.end_point();
+        self.taken = self.durable;
+        self.clean = offset;
+        self.horizon = None;
+        self.write_checkpoint()?;
+        self.sync_all()
     }
 
     /// The end of the last batch that lies wholly below `offset`.

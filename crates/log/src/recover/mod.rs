@@ -440,7 +440,8 @@ impl<D: Disk> Recover<D> {
     fn note_damage(&mut self, to: Offset, resume: Option<(Offset, u64)>, cause: DamageCause) {
         if self.expected < to {
             let damage = Damage { from: self.expected, to, resume, cause };
-            if self.damage.add(damage) {
+            // Nobody misses what lies below the log start.
+            if self.log_start < to && self.damage.add(damage) {
                 self.new_damage += 1;
                 self.has_changed = true;
             }

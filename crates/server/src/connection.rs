@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::first_bytes::Stranger;
 use crate::kafka::{self, Answer, Answered, Peer};
-use crate::limits::{Charge, Limits, SMALL_BYTES};
+use crate::limits::{Charge, Ledger, Limits, SMALL_BYTES};
 use crate::node::Node;
 use crate::outgoing::{Outgoing, send};
 
@@ -46,7 +46,7 @@ pub(crate) enum Ended {
 
 /// Bytes that a read makes room for, and that are charged for it: few until a connection has shown
 /// that it sends many. Somebody who sends a byte and stalls must not hold what belongs to others.
-const ROOM_MIN: usize = 1024;
+pub(crate) const ROOM_MIN: usize = 1024;
 const ROOM_MAX: usize = 64 * 1024;
 const _: () = assert!(ROOM_MAX <= SMALL_BYTES);
 
@@ -75,10 +75,7 @@ pub(crate) async fn serve(
     stop: watch::Receiver<bool>,
 ) {
     let Ok(local) = socket.local_addr() else { return };
-    // Answers are gathered here; waiting for more bytes in the kernel would only add latency.
-    let _ = socket.set_nodelay(true);
-    #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_MAX);
+    tune(&socket);
     let mut connection = Connection {
         peer: Peer::new(peer, local),
         input: BytesMut::new(),
@@ -105,6 +102,14 @@ pub(crate) async fn serve(
             }
         }
     }
+}
+
+/// Sets what every connection wants of the kernel.
+pub(crate) fn tune(socket: &TcpStream) {
+    // What is sent is gathered here; waiting for more bytes in the kernel would only add latency.
+    let _ = socket.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_MAX);
 }
 
 struct Connection {
@@ -171,7 +176,7 @@ impl Connection {
                 biased;
                 answered = under_way.next(node), if !under_way.is_empty() => self.take(answered)?,
                 _ = stop.changed(), if !is_stopping => {}
-                read = timeout_at(deadline, receive(node, socket, input, needed, room, charge)),
+                read = timeout_at(deadline, receive(node.ledger(), socket, input, needed, room, charge)),
                     if may_read =>
                 {
                     match read {
@@ -264,8 +269,8 @@ impl Turn {
 /// Reads what has arrived. Memory is taken, and charged, only once there is something to read: an
 /// idle connection holds none. While the ledger is full the socket is not read; answers still go
 /// out meanwhile, which is what empties the ledger.
-async fn receive(
-    node: &Node,
+pub(crate) async fn receive(
+    ledger: &Ledger,
     socket: &mut TcpStream,
     input: &mut BytesMut,
     needed: usize,
@@ -275,7 +280,7 @@ async fn receive(
     socket.readable().await?;
     // The first piece of every request comes from the part of the ledger that large ones cannot
     // exhaust.
-    node.ledger().cover(charge, input.len() + *room).await;
+    ledger.cover(charge, input.len() + *room).await;
     make_room(input, needed, *room);
     let read = socket.read_buf(&mut input.limit(*room)).await?;
     *room = next_room(*room, read);

@@ -18,6 +18,7 @@ mod listener;
 mod metrics;
 mod node;
 mod outgoing;
+pub mod peer;
 mod plain_memory;
 mod progress;
 mod publish;

@@ -112,6 +112,13 @@ impl Pool {
         }
         missing as usize * PERMIT_BYTES
     }
+
+    /// Takes `bytes` more if they are there, or nothing.
+    fn try_take(&self, permits: &mut Vec<OwnedSemaphorePermit>, bytes: usize) -> Option<usize> {
+        let missing = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).ok()?;
+        permits.push(Arc::clone(&self.permits).try_acquire_many_owned(missing).ok()?);
+        Some(missing as usize * PERMIT_BYTES)
+    }
 }
 
 impl Ledger {
@@ -129,6 +136,13 @@ impl Ledger {
         charge.small_bytes += self.small.take(&mut charge.permits, small).await;
         let large = bytes.saturating_sub(SMALL_BYTES).saturating_sub(charge.large_bytes);
         charge.large_bytes += self.large.take(&mut charge.permits, large).await;
+    }
+
+    /// Covers `bytes` more, all of them from the part that large requests share, if they are there now.
+    pub(crate) fn try_cover(&self, charge: &mut Charge, bytes: usize) -> bool {
+        let taken = self.large.try_take(&mut charge.permits, bytes);
+        charge.large_bytes += taken.unwrap_or(0);
+        taken.is_some()
     }
 }
 

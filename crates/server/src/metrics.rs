@@ -12,6 +12,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use towpath_protocol::ApiKey;
 
+use crate::peer::PeerMetrics;
+
 /// Requests by API: how many, how many at the moment, how long they take.
 #[derive(Debug)]
 pub struct Requests {
@@ -149,6 +151,8 @@ pub struct Metrics {
     pub complaints_suppressed: Counter,
     /// How long it takes to make a round of appends durable.
     pub sync_seconds: SyncTimes,
+    /// What goes between brokers.
+    pub peers: PeerMetrics,
 }
 
 impl Metrics {
@@ -218,6 +222,7 @@ impl Metrics {
             "Time to make a round of appends durable, by data directory",
             m.sync_seconds.0.clone(),
         );
+        m.peers.register(registry);
     }
 }
 

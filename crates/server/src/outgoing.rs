@@ -59,14 +59,16 @@ pub(crate) async fn send<F: DiskFile>(
 }
 
 fn stalled() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answers")
+    io::Error::new(io::ErrorKind::TimedOut, "what was sent is not read at the other end")
 }
 
 async fn writable(socket: &TcpStream, stall_max: Duration) -> io::Result<()> {
     tokio::time::timeout(stall_max, socket.writable()).await.map_err(|_| stalled())?
 }
 
-async fn write_all(
+/// Sends bytes from memory, which takes as long as the other side needs; fails when it takes none for
+/// `stall_max`.
+pub(crate) async fn write_all(
     socket: &TcpStream,
     pieces: &mut Vec<Bytes>,
     stall_max: Duration,

@@ -8,6 +8,7 @@ mod folds;
 mod frames;
 mod http;
 mod leftovers;
+mod peers;
 
 use crate::target::Target;
 
@@ -25,5 +26,6 @@ pub const ALL: &[Target] = &[
     directory::DIRECTORY,
     leftovers::LEFTOVERS,
     http::HTTP,
+    peers::PEERS,
     broker::BROKER,
 ];

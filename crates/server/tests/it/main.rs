@@ -1,4 +1,5 @@
-//! The Kafka port from outside: a whole broker in this process, and raw frames over TCP.
+//! The Kafka port from outside: a whole broker in this process, and raw frames over TCP; and the port
+//! for other brokers (`peers.rs`).
 //!
 //! These tests are about what a client may rely on, so they speak only the protocol; what is odd
 //! about an answer is explained in `docs/kafka-behaviour.md`.
@@ -11,6 +12,8 @@ mod every_version;
 mod fetch;
 mod full_disk;
 mod groups;
+mod peer_transport;
+mod peers;
 mod produce;
 mod restart;
 mod topics;

@@ -5,7 +5,7 @@ use towpath_model::{BrokerId, Uuid};
 use towpath_server::Ledger;
 use towpath_server::peer::{
     Class, FRAME_BYTES_MAX, HELLO_BYTES_MAX, Handshake, Hello, Inbox, LEVELS, MAGIC, Received,
-    Secret, next_frame,
+    Refusal, Secret, next_frame,
 };
 
 use crate::shape::Shape;
@@ -69,6 +69,8 @@ fn run(input: &[u8]) -> Shape {
                 );
                 return shape.word("known");
             }
+            // The input has chosen the name.
+            Err(Refusal::OtherCluster { .. }) => return shape.word("cluster"),
             Err(refusal) => return shape.error(&refusal).size(out.len()),
         }
     }
@@ -78,29 +80,31 @@ fn run(input: &[u8]) -> Shape {
 fn frames(arriving: &[u8]) -> Shape {
     let (ledger, mut inbox) = (Ledger::new(LEDGER_BYTES), Inbox::new(MESSAGE_BYTES_MAX));
     let mut unread = BytesMut::new();
-    let mut shape = Shape::default().word("frames");
+    // Which outcomes there were; their order would make everything new.
+    let mut seen = 0;
+    let shape = |seen: i16| Shape::default().word("frames").exact(seen);
     for piece in arriving.chunks(READ_BYTES) {
         unread.extend_from_slice(piece);
         loop {
             let (kind, payload) = match next_frame(&mut unread, FRAME_BYTES_MAX) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
-                Err(malformed) => return shape.error(&malformed),
+                Err(malformed) => return shape(seen).error(&malformed),
             };
             let bytes = payload.len();
-            shape = match inbox.accept(kind, payload, &ledger) {
+            seen |= match inbox.accept(kind, payload, &ledger) {
                 Ok(Received::Message(message, _)) => {
                     assert!(message.len() == bytes || FRAME_BYTES_MAX < message.len());
-                    shape.word("message")
+                    1
                 }
-                Ok(Received::Ping) => shape.word("ping"),
-                Ok(Received::Nothing) => shape.word("piece"),
-                Ok(Received::Dropped) => shape.word("dropped"),
-                Err(malformed) => return shape.error(&malformed),
+                Ok(Received::Ping) => 2,
+                Ok(Received::Nothing) => 4,
+                Ok(Received::Dropped) => 8,
+                Err(malformed) => return shape(seen).error(&malformed),
             };
         }
     }
-    shape.word("end")
+    shape(seen).word("end")
 }
 
 fn seeds() -> Vec<Vec<u8>> {

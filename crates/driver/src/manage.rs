@@ -91,7 +91,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 let topics: Vec<TopicId> = self.image().topics().map(|topic| topic.id).collect();
                 topics.into_iter().for_each(|topic| self.reconfigure(topic));
             }
-            Effect::TopicCreated(_) | Effect::PartitionChanged(_) | Effect::None => {}
+            Effect::TopicCreated(_)
+            | Effect::PartitionChanged(_)
+            | Effect::BrokerChanged(_)
+            | Effect::ClusterNamed
+            | Effect::None => {}
         }
     }
 

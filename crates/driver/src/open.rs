@@ -255,10 +255,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let registration = metadata::Registration {
             id: me,
             incarnation: self.settings.incarnation,
+            role: metadata::Role::Broker,
             rack: None,
             addresses: self.settings.addresses.clone(),
             directories: self.directory_ids(known),
             clean_since: last.filter(|_| was_clean),
+            offline: Vec::new(),
+            // Where nobody could lead meanwhile, it makes no difference.
+            lost_power: true,
         };
         let asked = self.ask_metadata(NOBODY, metadata::Request::RegisterBroker(registration));
         while self.has_unsynced() {

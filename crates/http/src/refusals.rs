@@ -41,7 +41,20 @@ pub(crate) fn of_metadata(refusal: &Refusal) -> ApiError {
         | RefusalKind::InvalidConfig => Code::InvalidConfig,
         RefusalKind::PolicyViolation => Code::LimitReached,
         RefusalKind::TopicDeletionDisabled => Code::TopicDeletionDisabled,
-        RefusalKind::InvalidRequest | RefusalKind::UnsupportedVersion => Code::InvalidRequest,
+        // The last ones are answers to what brokers and Kafka's tools ask; nothing here asks it.
+        RefusalKind::InvalidRequest
+        | RefusalKind::UnsupportedVersion
+        | RefusalKind::FencedLeaderEpoch
+        | RefusalKind::UnknownLeaderEpoch
+        | RefusalKind::StaleBrokerEpoch
+        | RefusalKind::PreferredLeaderNotAvailable
+        | RefusalKind::EligibleLeadersNotAvailable
+        | RefusalKind::ElectionNotNeeded
+        | RefusalKind::NoReassignmentInProgress
+        | RefusalKind::InvalidUpdateVersion
+        | RefusalKind::DuplicateBrokerRegistration
+        | RefusalKind::BrokerIdNotRegistered
+        | RefusalKind::IneligibleReplica => Code::InvalidRequest,
     };
     ApiError::new(code, refusal.to_string())
 }

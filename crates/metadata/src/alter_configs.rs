@@ -11,6 +11,8 @@ use crate::metadata::Decided;
 use crate::record::{ConfiguredResource, Overrides, Record};
 use crate::refusal::Refusal;
 use crate::request::{ConfigChange, ConfigOperation, ConfigValues, Reply, Resource, ResourceKind};
+use crate::settle::configured_min;
+use crate::topic::PartitionState;
 
 impl Image {
     pub(crate) fn replace_configs(
@@ -66,10 +68,48 @@ impl Image {
             let result = result.map(|record| records.extend(record));
             results.push((resource, result));
         }
+        records.extend(self.not_eligible_any_more(&records));
         if validate_only {
             records.clear();
         }
         (records, Reply::AlteredConfigs(results))
+    }
+
+    /// Where a lower `min.insync.replicas` lets the high watermark move again, those who are not in
+    /// sync will lack what is committed then: they are not eligible from the same moment on.
+    fn not_eligible_any_more(&self, changes: &[Record]) -> Vec<Record> {
+        let changed = |resource: &ConfiguredResource| {
+            changes.iter().find_map(|record| match record {
+                Record::Config { resource: about, overrides } if about == resource => {
+                    Some(overrides)
+                }
+                _ => None,
+            })
+        };
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        let everywhere = changed(&ConfiguredResource::Broker(None));
+        let all_brokers = everywhere.or_else(|| self.broker_overrides.get(&None));
+        let topics = self.topics().filter_map(|topic| {
+            let own = changed(&ConfiguredResource::Topic(topic.id));
+            (own.is_some() || everywhere.is_some()).then_some((topic, own))
+        });
+        let cleared = topics.flat_map(|(topic, own)| {
+            let min = configured_min(own.unwrap_or(&topic.overrides), all_brokers);
+            let moves = topic.numbered().filter(move |(_, state)| {
+                !state.eligible.is_empty() && state.min_in_sync(min) <= state.in_sync.len()
+            });
+            moves.map(|(partition, state)| Record::Partition {
+                partition,
+                state: PartitionState {
+                    eligible: Vec::new(),
+                    partition_epoch: state.partition_epoch + 1,
+                    ..state.clone()
+                },
+            })
+        });
+        cleared.collect()
     }
 
     /// What is set for a resource; nothing, if it is not there or not a resource at all.
@@ -193,10 +233,12 @@ fn changed(
             let value = value.as_deref().map(str::trim);
             value.ok_or_else(|| Refusal::NullValue(name.clone()))
         };
-        let list = |operation| {
+        let list = |operation: &str| {
             let property = find(name).filter(|property| property.kind == Kind::List);
-            let property =
-                property.ok_or_else(|| Refusal::NotAList { operation, name: name.clone() })?;
+            let property = property.ok_or_else(|| Refusal::NotAList {
+                operation: operation.to_owned(),
+                name: name.clone(),
+            })?;
             Ok(before.get(name).cloned().or_else(|| effective(property)).unwrap_or_default())
         };
         match operation {

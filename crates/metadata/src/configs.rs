@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
 use towpath_model::BrokerId;
 use towpath_model::properties::{self, Change, Kind, Property, TopicConfig, Unit};
 
@@ -16,7 +17,7 @@ use crate::request::{Resource, ResourceKind};
 use crate::topic::Topic;
 
 /// Where a value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfigSource {
     /// Set for the topic.
     Topic,
@@ -155,6 +156,9 @@ impl Image {
     pub(crate) fn describe_topic(&self, topic: &Topic) -> Vec<ConfigEntry> {
         let entry = |property: &'static Property| {
             let mut synonyms = self.broker_synonyms(property);
+            if 2 <= topic.replication_factor() {
+                synonyms.retain(|synonym| counts_for_replicas(property, synonym.source));
+            }
             if let Some(value) = topic.overrides.get(property.name) {
                 let own = ConfigSynonym {
                     name: property.name,
@@ -226,10 +230,13 @@ impl Image {
         property: &'static Property,
         replicas: usize,
     ) -> Option<Cow<'_, str>> {
-        let set = property
-            .synonyms
-            .iter()
-            .find_map(|name| Some(convert(self.broker_value(name)?.0, name, property)));
+        let is_replicated = 2 <= replicas;
+        let set = property.synonyms.iter().find_map(|name| {
+            let counts = |source| !is_replicated || counts_for_replicas(property, source);
+            let mut levels = self.broker_levels(name);
+            let (value, _) = levels.find(|(_, source)| counts(*source))?;
+            Some(convert(value, name, property))
+        });
         set.or_else(|| {
             let is_spread = property.name == "min.insync.replicas" && 2 <= replicas;
             is_spread.then_some(Cow::Borrowed("2"))
@@ -306,14 +313,24 @@ impl Image {
         what: &'static str,
         or_else: &str,
     ) -> Result<BrokerId, Refusal> {
-        let id: i32 =
-            name.parse().map_err(|_| Refusal::NotABrokerId { what, name: name.to_owned() })?;
+        let id: i32 = name
+            .parse()
+            .map_err(|_| Refusal::NotABrokerId { what: what.to_owned(), name: name.to_owned() })?;
         if id != self.me.0 {
             let expected = format!("{}{or_else}", self.me);
             return Err(Refusal::OtherBroker { expected, got: id });
         }
         Ok(BrokerId(id))
     }
+}
+
+/// Whether a value counts for topics with several replicas. Leaders, followers and the controller
+/// must agree on what decides whether a record can be lost, so what one broker alone was told does
+/// not count there.
+fn counts_for_replicas(property: &Property, source: ConfigSource) -> bool {
+    let is_shared = ["durability", "min.insync.replicas", "unclean.leader.election.enable"];
+    let is_own = matches!(source, ConfigSource::Broker | ConfigSource::Static);
+    !is_own || !is_shared.contains(&property.name)
 }
 
 /// Groups take nothing but defaults so far.

@@ -9,7 +9,7 @@ use towpath_model::{PartitionIndex, TopicPartition};
 use crate::create_topics::check_partition_limits;
 use crate::image::Image;
 use crate::metadata::Decided;
-use crate::place::place;
+use crate::place::Placement;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::request::{MorePartitions, Reply};
@@ -98,17 +98,15 @@ impl Image {
                 return Err(Refusal::AssignmentsMiscounted { added, assigned: assigned.len() });
             }
             self.check_assignments(assigned, Some(factor))?;
-            return Ok(assigned.iter().cloned().map(PartitionState::new).collect());
+            return Ok(assigned.iter().map(|ids| self.new_partition(ids.clone())).collect());
         }
         let brokers = self.placeable();
         if brokers.len() < factor {
             let asked = i16::try_from(factor).unwrap_or(i16::MAX);
             return Err(Refusal::TooFewBrokers { asked, brokers: brokers.len() });
         }
-        let start = self.first_broker_of(topic.id);
-        let first = i32::try_from(current).unwrap_or(i32::MAX);
-        let state =
-            |index| PartitionState::new(place(PartitionIndex(index), factor, &brokers, start));
-        Ok((first..).take(added).map(state).collect())
+        let start = self.first_broker_of(topic.id) + current as u64;
+        let mut placement = Placement::new(brokers, start);
+        Ok((0..added).map(|_| self.new_partition(placement.place(factor))).collect())
     }
 }

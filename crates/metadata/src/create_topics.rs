@@ -8,11 +8,11 @@ use towpath_model::{BrokerId, PartitionIndex, TopicName, TopicPartition, is_inte
 
 use crate::image::{Image, fold};
 use crate::metadata::Decided;
-use crate::place::place;
+use crate::place::{Placeable, Placement};
 use crate::record::{ConfiguredResource, Overrides, Record};
 use crate::refusal::Refusal;
 use crate::request::{CreatedTopic, NewTopic, Reply};
-use crate::topic::{PartitionState, Topic};
+use crate::topic::Topic;
 
 /// The name of Kafka's own metadata log, which tools know.
 const METADATA_TOPIC: &str = "__cluster_metadata";
@@ -29,7 +29,7 @@ impl Image {
         let total: usize = asked.iter().map(|topic| partitions_asked(topic, &config)).sum();
         let is_excessive = config.request_partitions_max < total;
 
-        let mut accepted = Accepted::default();
+        let mut accepted = Accepted::new(self.placeable());
         let mut results = Vec::new();
         let mut repeated = Vec::new();
         for topic in asked {
@@ -41,7 +41,7 @@ impl Image {
             let result = if is_excessive {
                 Err(Refusal::TooManyPartitionsPerRequest)
             } else {
-                self.create_topic(topic, &config, &accepted)
+                self.create_topic(topic, &config, &mut accepted)
             };
             let result = result.map(|created| {
                 let reply = self.created(&created);
@@ -59,11 +59,11 @@ impl Image {
         &self,
         asked: &NewTopic,
         config: &BrokerConfig,
-        accepted: &Accepted,
+        accepted: &mut Accepted,
     ) -> Result<Topic, Refusal> {
         let name = self.new_name(asked, accepted)?;
         let overrides = new_overrides(asked)?;
-        let partitions = self.new_partitions(asked, config)?;
+        let partitions = self.new_partitions(asked, config, accepted)?;
         self.check_limits(asked, partitions.len(), config, accepted)?;
         if self.topic_by_id(asked.candidate_id).is_some() || asked.candidate_id.is_zero() {
             return Err(Refusal::TopicIdTaken(asked.name.clone()));
@@ -72,7 +72,8 @@ impl Image {
             name,
             id: asked.candidate_id,
             internal: asked.internal,
-            partitions: partitions.into_iter().map(PartitionState::new).collect(),
+            grows: asked.replication_factor == -1 && asked.assignments.is_empty(),
+            partitions: partitions.into_iter().map(|ids| self.new_partition(ids)).collect(),
             overrides,
         })
     }
@@ -101,6 +102,7 @@ impl Image {
         &self,
         asked: &NewTopic,
         config: &BrokerConfig,
+        accepted: &mut Accepted,
     ) -> Result<Vec<Vec<BrokerId>>, Refusal> {
         if !asked.assignments.is_empty() {
             return self.assigned_partitions(asked);
@@ -111,19 +113,21 @@ impl Image {
         if asked.replication_factor == 0 || asked.replication_factor < -1 {
             return Err(Refusal::NoReplicas);
         }
-        let brokers = self.placeable();
         let factor = match asked.replication_factor {
             -1 => self.default_replication_factor(config),
             factor => factor,
         };
-        if brokers.len() < usize::from(factor.unsigned_abs()) {
-            return Err(Refusal::TooFewBrokers { asked: factor, brokers: brokers.len() });
+        let brokers = accepted.placeable.len();
+        if brokers < usize::from(factor.unsigned_abs()) {
+            return Err(Refusal::TooFewBrokers { asked: factor, brokers });
         }
         let count = i32::try_from(partitions_asked(asked, config)).unwrap_or(i32::MAX);
         let factor = usize::from(factor.unsigned_abs());
         let start = self.first_broker_of(asked.candidate_id);
-        let replicas = |index| place(PartitionIndex(index), factor, &brokers, start);
-        Ok((0..count).map(replicas).collect())
+        let mut placement = Placement::new(accepted.placeable.clone(), start);
+        let replicas = (0..count).map(|_| placement.place(factor)).collect();
+        accepted.placeable = placement.into_placeable();
+        Ok(replicas)
     }
 
     fn assigned_partitions(&self, asked: &NewTopic) -> Result<Vec<Vec<BrokerId>>, Refusal> {
@@ -163,7 +167,7 @@ impl Image {
                 if !seen.insert(*broker) {
                     return Err(Refusal::AssignmentRepeatsBroker(*broker));
                 }
-                if self.broker(*broker).is_none() {
+                if !self.can_hold(*broker) {
                     return Err(Refusal::AssignmentToUnknownBroker(*broker));
                 }
             }
@@ -191,8 +195,16 @@ impl Image {
 
     /// How many replicas a topic gets whose creator leaves it open.
     pub(crate) fn default_replication_factor(&self, config: &BrokerConfig) -> i16 {
-        let brokers = i16::try_from(self.broker_count()).unwrap_or(i16::MAX);
+        let brokers = i16::try_from(self.placeable().len()).unwrap_or(i16::MAX);
         config.default_replication_factor.unwrap_or(REPLICATION_FACTOR.min(brokers)).max(1)
+    }
+
+    /// How many replicas partitions get whose number of replicas is left to the cluster, as far as
+    /// there are brokers.
+    pub(crate) fn full_replication(&self) -> usize {
+        let config = self.broker_config();
+        let factor = config.default_replication_factor.unwrap_or(REPLICATION_FACTOR);
+        usize::from(factor.unsigned_abs()).min(self.placeable().len())
     }
 
     /// A number that belongs to a topic and differs between topics.
@@ -258,14 +270,23 @@ fn new_overrides(asked: &NewTopic) -> Result<Overrides, Refusal> {
 }
 
 /// Topics that this request creates, so far.
-#[derive(Default)]
 struct Accepted {
+    placeable: Vec<Placeable>,
     topics: Vec<Topic>,
     folded_names: BTreeMap<String, TopicName>,
     partition_count: usize,
 }
 
 impl Accepted {
+    fn new(placeable: Vec<Placeable>) -> Accepted {
+        Accepted {
+            placeable,
+            topics: Vec::new(),
+            folded_names: BTreeMap::new(),
+            partition_count: 0,
+        }
+    }
+
     fn add(&mut self, topic: Topic) {
         self.folded_names.insert(fold(topic.name.as_str()), topic.name.clone());
         self.partition_count += topic.partitions.len();
@@ -275,8 +296,8 @@ impl Accepted {
     fn into_records(self) -> Vec<Record> {
         let mut records = Vec::with_capacity(self.partition_count + 2 * self.topics.len());
         for topic in self.topics {
-            let Topic { name, id, internal, partitions, overrides } = topic;
-            records.push(Record::Topic { id, name, internal });
+            let Topic { name, id, internal, grows, partitions, overrides } = topic;
+            records.push(Record::Topic { id, name, internal, grows });
             if !overrides.is_empty() {
                 let resource = ConfiguredResource::Topic(id);
                 records.push(Record::Config { resource, overrides });

@@ -2,6 +2,7 @@
 
 use towpath_model::{BrokerId, TopicId, TopicPartition};
 
+use crate::broker::Broker;
 use crate::record::{ConfiguredResource, Record};
 
 /// What there is to do once a record is applied; the image then says with which values.
@@ -19,6 +20,10 @@ pub enum Effect {
     TopicConfigChanged(TopicId),
     /// A broker is configured otherwise (`None`: all of them), and topics that inherit from it.
     BrokerConfigChanged(Option<BrokerId>),
+    /// A broker has come or gone, is fenced or not any more, listens elsewhere, or leaves.
+    BrokerChanged(BrokerId),
+    /// The cluster has its name.
+    ClusterNamed,
     /// Nothing.
     None,
 }
@@ -37,8 +42,13 @@ pub fn effect(record: &Record) -> Effect {
         Record::Config { resource: ConfiguredResource::Broker(broker), .. } => {
             Effect::BrokerConfigChanged(*broker)
         }
-        Record::Broker(_)
-        | Record::FormatLevel(_)
+        Record::Broker(Broker { id, .. }) | Record::BrokerRemoved { id } => {
+            Effect::BrokerChanged(*id)
+        }
+        Record::ClusterId(_) => Effect::ClusterNamed,
+        Record::FormatLevel(_)
+        | Record::BrokerEpoch(_)
+        | Record::Soft(_)
         | Record::ProducerIdBlock { .. }
         | Record::ProducerIdTaken(_) => Effect::None,
     }

@@ -4,14 +4,16 @@
 //! record that names a topic which is not there changes nothing; it can only come from a log that
 //! lost an append which was one with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use towpath_model::properties::{BrokerConfig, TopicConfig};
 use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition};
 
 use crate::broker::Broker;
-use crate::place::Placeable;
+use crate::elect::Electorate;
+use crate::place::{Load, Placeable};
 use crate::record::{ConfiguredResource, Overrides, Record};
+use crate::refusal::Refusal;
 use crate::topic::{PartitionState, Topic};
 
 /// What the cluster has decided so far.
@@ -32,6 +34,13 @@ pub struct Image {
     /// changed later behind its successors. Empty once the whole log has been read.
     early_partitions: BTreeMap<TopicPartition, PartitionState>,
     brokers: BTreeMap<BrokerId, Broker>,
+    /// What each broker leads and holds; those that hold nothing are missing.
+    loads: BTreeMap<BrokerId, Load>,
+    /// Partitions whose replicas come or go.
+    reassigning: BTreeSet<TopicPartition>,
+    /// The largest epoch of a broker that is not registered any more.
+    pub(crate) past_broker_epoch: i64,
+    cluster_id: Option<String>,
     pub(crate) broker_overrides: BTreeMap<Option<BrokerId>, Overrides>,
     /// What follows from statics and broker_overrides.
     broker_config: BrokerConfig,
@@ -61,6 +70,10 @@ impl Image {
             partition_count: 0,
             early_partitions: BTreeMap::new(),
             brokers: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            reassigning: BTreeSet::new(),
+            past_broker_epoch: 0,
+            cluster_id: None,
             broker_overrides: BTreeMap::new(),
             broker_config: BrokerConfig::default(),
             inherited_configs: [TopicConfig::default(), TopicConfig::default()],
@@ -76,7 +89,9 @@ impl Image {
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::FormatLevel(level) => self.format_level = self.format_level.max(*level),
-            Record::Topic { id, name, internal } => self.add_topic(*id, name, *internal),
+            Record::Topic { id, name, internal, grows } => {
+                self.add_topic(*id, name, *internal, *grows);
+            }
             Record::TopicRemoved { id } => self.remove_topic(*id),
             Record::Partition { partition, state } => self.set_partition(*partition, state),
             Record::PartitionRemoved { partition } => self.remove_partition(*partition),
@@ -97,6 +112,16 @@ impl Image {
             Record::Broker(broker) => {
                 self.brokers.insert(broker.id, broker.clone());
             }
+            Record::BrokerRemoved { id } => {
+                self.brokers.remove(id);
+            }
+            Record::BrokerEpoch(epoch) => {
+                self.past_broker_epoch = self.past_broker_epoch.max(*epoch);
+            }
+            Record::ClusterId(id) => {
+                self.cluster_id.get_or_insert_with(|| id.clone());
+            }
+            Record::Soft(_) => {}
             Record::ProducerIdBlock { end } => {
                 self.producer_id_block_end = self.producer_id_block_end.max(*end);
                 self.next_producer_id = self.producer_id_block_end;
@@ -105,12 +130,13 @@ impl Image {
         }
     }
 
-    fn add_topic(&mut self, id: TopicId, name: &TopicName, internal: bool) {
+    fn add_topic(&mut self, id: TopicId, name: &TopicName, internal: bool, grows: bool) {
         self.remove_topic(id);
         let topic = Topic {
             name: name.clone(),
             id,
             internal,
+            grows,
             partitions: Vec::new(),
             overrides: Overrides::new(),
         };
@@ -123,6 +149,9 @@ impl Image {
         self.early_partitions.retain(|partition, _| partition.topic != id);
         let Some(topic) = self.topics.remove(&id) else { return };
         self.partition_count -= topic.partitions.len();
+        for (partition, state) in topic.numbered() {
+            self.count(partition, Some(state), None);
+        }
         self.names.remove(&topic.name);
         self.folded_names.remove(&fold(topic.name.as_str()));
         self.own_configs.remove(&id);
@@ -131,8 +160,12 @@ impl Image {
     fn set_partition(&mut self, partition: TopicPartition, state: &PartitionState) {
         let Some(topic) = self.topics.get_mut(&partition.topic) else { return };
         let before = topic.partitions.len();
+        let mut counted = Vec::new();
         match topic.partitions.get_mut(index_of(partition)) {
-            Some(known) => known.clone_from(state),
+            Some(known) => {
+                let before = std::mem::replace(known, state.clone());
+                counted.push((partition, Some(before), state.clone()));
+            }
             None => {
                 self.early_partitions.insert(partition, state.clone());
             }
@@ -143,9 +176,13 @@ impl Image {
             partition: PartitionIndex(i32::try_from(count).unwrap_or(i32::MAX)),
         };
         while let Some(state) = self.early_partitions.remove(&next(topic.partitions.len())) {
+            counted.push((next(topic.partitions.len()), None, state.clone()));
             topic.partitions.push(state);
         }
         self.partition_count += topic.partitions.len() - before;
+        for (partition, before, after) in counted {
+            self.count(partition, before.as_ref(), Some(&after));
+        }
         if partition.partition == PartitionIndex(0) {
             // The number of replicas may be another one, and a default follows from it.
             self.resolve_own_config(partition.topic);
@@ -157,9 +194,50 @@ impl Image {
         self.early_partitions.remove(&partition);
         let Some(topic) = self.topics.get_mut(&partition.topic) else { return };
         if index_of(partition) + 1 == topic.partitions.len() {
-            topic.partitions.pop();
+            let state = topic.partitions.pop();
             self.partition_count -= 1;
+            self.count(partition, state.as_ref(), None);
         }
+    }
+
+    /// Keeps loads and reassigning in step with a partition's state.
+    fn count(
+        &mut self,
+        partition: TopicPartition,
+        before: Option<&PartitionState>,
+        after: Option<&PartitionState>,
+    ) {
+        if let Some(state) = after {
+            for replica in &state.replicas {
+                self.loads.entry(*replica).or_default().replicas += 1;
+            }
+            if let Some(leader) = state.leader {
+                self.loads.entry(leader).or_default().leaders += 1;
+            }
+            if let Some(first) = state.replicas.first() {
+                self.loads.entry(*first).or_default().preferred += 1;
+            }
+        }
+        if let Some(state) = before {
+            if let Some(leader) = state.leader {
+                self.loads.entry(leader).or_default().leaders -= 1;
+            }
+            if let Some(first) = state.replicas.first() {
+                self.loads.entry(*first).or_default().preferred -= 1;
+            }
+            for replica in &state.replicas {
+                self.loads.entry(*replica).or_default().replicas -= 1;
+            }
+            for broker in state.replicas.iter().chain(&state.leader) {
+                if self.load(*broker) == Load::default() {
+                    self.loads.remove(broker);
+                }
+            }
+        }
+        match after.is_some_and(PartitionState::is_reassigning) {
+            true => self.reassigning.insert(partition),
+            false => self.reassigning.remove(&partition),
+        };
     }
 
     /// The broker that reads this image.
@@ -233,13 +311,87 @@ impl Image {
         self.brokers.len()
     }
 
-    /// Who can hold new partitions.
+    /// Who can hold new partitions: brokers that are there and are not drained.
     #[must_use]
     pub fn placeable(&self) -> Vec<Placeable> {
-        self.brokers
-            .values()
-            .map(|broker| Placeable { rack: broker.rack.clone(), id: broker.id })
-            .collect()
+        let placeable = self.brokers.values().filter(|broker| broker.is_placeable());
+        let slot = |broker: &Broker| Placeable {
+            rack: broker.rack.clone(),
+            id: broker.id,
+            load: self.load(broker.id),
+        };
+        placeable.map(slot).collect()
+    }
+
+    /// What a broker leads and holds.
+    #[must_use]
+    pub fn load(&self, broker: BrokerId) -> Load {
+        self.loads.get(&broker).copied().unwrap_or_default()
+    }
+
+    /// Who holds replicas.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = BrokerId> {
+        self.loads.iter().filter(|(_, load)| 0 < load.replicas).map(|(id, _)| *id)
+    }
+
+    /// The cluster's name, once it has one.
+    #[must_use]
+    pub fn cluster_id(&self) -> Option<&str> {
+        self.cluster_id.as_deref()
+    }
+
+    /// A partition's state.
+    #[must_use]
+    pub fn partition(&self, partition: TopicPartition) -> Option<&PartitionState> {
+        let index = usize::try_from(partition.partition.0).ok()?;
+        self.topics.get(&partition.topic)?.partitions.get(index)
+    }
+
+    /// Partitions whose replicas come or go, each with its topic and state.
+    pub fn reassignments(&self) -> impl Iterator<Item = (&Topic, TopicPartition, &PartitionState)> {
+        self.reassigning.iter().filter_map(|partition| {
+            let topic = self.topics.get(&partition.topic)?;
+            Some((topic, *partition, self.partition(*partition)?))
+        })
+    }
+
+    /// How many partitions' replicas come or go.
+    #[must_use]
+    pub fn reassignment_count(&self) -> usize {
+        self.reassigning.len()
+    }
+
+    /// All partitions, each with its topic.
+    pub fn partitions(&self) -> impl Iterator<Item = (&Topic, TopicPartition, &PartitionState)> {
+        self.topics().flat_map(|topic| {
+            topic.numbered().map(move |(partition, state)| (topic, partition, state))
+        })
+    }
+
+    /// How many replicas must be in sync for the partition's high watermark to move and for
+    /// `acks=all`. Leaders and the controller both take it from here: eligible replicas are safe
+    /// only as long as they agree.
+    #[must_use]
+    pub fn min_in_sync(&self, topic: &Topic, state: &PartitionState) -> usize {
+        state.min_in_sync(self.configured_min(topic))
+    }
+
+    /// The brokers as they are.
+    pub(crate) fn electorate(&self) -> Electorate {
+        Electorate { brokers: self.brokers.clone() }
+    }
+
+    /// A broker under the epoch that it names.
+    pub(crate) fn registered(&self, id: BrokerId, epoch: i64) -> Result<&Broker, Refusal> {
+        let broker = self.broker(id).ok_or(Refusal::BrokerNotRegistered(id))?;
+        if broker.epoch != epoch {
+            return Err(Refusal::StaleBrokerEpoch {
+                broker: id,
+                asked: epoch,
+                current: broker.epoch,
+            });
+        }
+        Ok(broker)
     }
 
     /// The limits in force on this broker.

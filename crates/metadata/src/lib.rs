@@ -12,31 +12,47 @@
 //! things (topic ids) come in with the request, because deciding twice must give the same records.
 
 mod alter_configs;
+mod alter_partitions;
 mod broker;
+mod cluster;
 mod configs;
 mod create_partitions;
 mod create_topics;
 mod delete_topics;
 mod effect;
+mod elect;
+mod elect_leaders;
 mod image;
+mod members;
 mod metadata;
 mod place;
+mod reassign;
 mod record;
 mod refusal;
 mod register_broker;
 mod request;
+mod session;
+mod settle;
+mod snapshot;
 mod topic;
+mod upkeep;
+mod wire;
 
-pub use broker::{Address, Broker};
+pub use broker::{Address, Broker, Role};
+pub use cluster::{
+    AlterPartitions, AlteredPartitions, Beat, ElectionKind, Heartbeat, NamedPartition,
+    PartitionOutcomes, ProposedInSync, Reassignment, Registration,
+};
 pub use configs::{ConfigEntry, ConfigSource, ConfigSynonym};
 pub use effect::{Effect, effect};
 pub use image::Image;
 pub use metadata::{FORMAT_LEVEL, Metadata, PRODUCER_IDS_PER_BLOCK};
-pub use place::{Placeable, place};
+pub use place::{Load, Placeable, Placement};
 pub use record::{ConfiguredResource, Overrides, Record};
 pub use refusal::{Refusal, RefusalKind};
 pub use request::{
     ConfigChange, ConfigOperation, ConfigValues, CreatedTopic, DeletedTopic, MorePartitions,
-    NewTopic, Registration, Reply, Request, Resource, ResourceKind, TopicRef,
+    NewTopic, Reply, Request, Resource, ResourceKind, TopicRef,
 };
+pub use session::{Session, Soft};
 pub use topic::{PartitionState, Topic};

@@ -1,11 +1,14 @@
 //! The state machine: which request is decided where.
 
+use std::collections::BTreeMap;
+
 use towpath_model::{BrokerId, Decision, Now, ProducerId, StateMachine, Time, Token};
 
 use crate::image::Image;
 use crate::record::{Overrides, Record};
 use crate::refusal::Refusal;
 use crate::request::{Reply, Request};
+use crate::session::{Session, Soft};
 
 /// The newest level of formats that this program reads and writes.
 pub const FORMAT_LEVEL: u16 = 1;
@@ -17,6 +20,14 @@ pub const PRODUCER_IDS_PER_BLOCK: i64 = 1_000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metadata {
     image: Image,
+    /// Whom this controller has heard; nobody in a cluster of one.
+    pub(crate) sessions: BTreeMap<BrokerId, Session>,
+    /// Whether partitions may be left that do not follow the rules of elections yet.
+    pub(crate) unsettled: bool,
+    /// When the cluster is looked over next.
+    pub(crate) upkeep_at: Option<Time>,
+    /// When leaders are moved back next.
+    pub(crate) preferred_at: Option<Time>,
 }
 
 /// What one kind of request leads to.
@@ -26,7 +37,20 @@ impl Metadata {
     /// Metadata before the first record; `me` and `statics` as in [`Image::new`].
     #[must_use]
     pub fn new(me: BrokerId, statics: Overrides) -> Metadata {
-        Metadata { image: Image::new(me, statics) }
+        Metadata::begin(Image::new(me, statics))
+    }
+
+    /// Metadata that goes on from an image of what is committed, as a new controller does; it then
+    /// resumes.
+    #[must_use]
+    pub fn begin(image: Image) -> Metadata {
+        Metadata {
+            image,
+            sessions: BTreeMap::new(),
+            unsettled: false,
+            upkeep_at: None,
+            preferred_at: None,
+        }
     }
 
     /// The state with every record applied, committed or not.
@@ -64,9 +88,9 @@ impl StateMachine for Metadata {
     type Record = Record;
     type Reply = Reply;
 
-    fn decide(&self, _now: Now, token: Token, request: Request) -> Decision<Record, Reply> {
+    fn decide(&self, now: Now, token: Token, request: Request) -> Decision<Record, Reply> {
         let image = &self.image;
-        let (records, reply) = match request {
+        let (mut records, reply) = match request {
             Request::CreateTopics { topics, validate_only } => {
                 image.create_topics(&topics, validate_only)
             }
@@ -81,27 +105,63 @@ impl StateMachine for Metadata {
                 image.alter_configs(resources, validate_only)
             }
             Request::AllocateProducerId => self.allocate_producer_id(),
-            Request::RegisterBroker(registration) => image.register_broker(registration),
+            Request::RegisterBroker(registration) => self.register_broker(now, registration),
             Request::SetFormatLevel(level) => self.set_format_level(level),
+            Request::Heartbeat(heartbeat) => self.heartbeat(now, heartbeat),
+            Request::BrokerSilent(broker) => self.broker_silent(now, broker),
+            Request::AlterPartitions(proposed) => image.alter_partitions(&proposed),
+            Request::AssignDirectories { broker, epoch, directories } => {
+                self.assign_directories(broker, epoch, directories)
+            }
+            Request::AlterReassignments { reassignments, factor_may_change } => {
+                image.alter_reassignments(reassignments, factor_may_change)
+            }
+            Request::ElectLeaders { kind, partitions } => image.elect_leaders(kind, partitions),
+            Request::UnregisterBroker(broker) => self.unregister_broker(broker),
+            Request::DrainBroker { broker, drained } => self.drain_broker(broker, drained),
+            Request::NameCluster(id) => self.name_cluster(id),
         };
+        // Elections may be allowed that were not.
+        let is_config = |record: &Record| matches!(record, Record::Config { .. });
+        if !self.is_alone() && !self.unsettled && records.iter().any(is_config) {
+            records.push(Record::Soft(Soft::Unsettled(true)));
+        }
         Decision { records, replies: vec![(token, reply)] }
     }
 
-    /// Nothing here happens by time alone.
-    fn expire(&self, _now: Now) -> Decision<Record, Reply> {
-        Decision::default()
+    /// Fences brokers that are silent; when there are none, the next steps of what the controller
+    /// does by itself.
+    fn expire(&self, now: Now) -> Decision<Record, Reply> {
+        let mut records = Vec::new();
+        if self.next_fencing().is_some_and(|at| at <= now.time) {
+            self.fence_silent(now, &mut records);
+        } else {
+            self.keep_up(now, &mut records);
+        }
+        Decision { records, replies: Vec::new() }
     }
 
-    /// Nothing: a broker that begins to lead registers itself, which is a request.
-    fn resume(&self, _now: Now) -> Decision<Record, Reply> {
-        Decision::default()
+    /// Everybody gets a full session. A broker that begins to lead registers itself, which is a
+    /// request.
+    fn resume(&self, now: Now) -> Decision<Record, Reply> {
+        Decision { records: self.fresh_sessions(now), replies: Vec::new() }
     }
 
     fn apply(&mut self, record: &Record) {
         self.image.apply(record);
+        match record {
+            Record::Soft(soft) => self.apply_soft(soft),
+            Record::BrokerRemoved { id } => {
+                self.sessions.remove(id);
+            }
+            _ => {}
+        }
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        None
+        if self.is_alone() {
+            return None;
+        }
+        [self.next_fencing(), self.upkeep_at, self.preferred_at].into_iter().flatten().min()
     }
 }

@@ -5,18 +5,23 @@
 //! ```text
 //! key                                   value after the version
 //!  1                                    format level u16
-//!  2 topic id [16]                      internal u8, name text
+//!  2 topic id [16]                      internal u8, grows u8, name text
 //!  3 topic id [16] partition u32        leader i32 (−1 none), leader epoch i32, partition epoch i32,
-//!                                       replicas, in sync, eligible: three lists of i32
+//!                                       unclean u8, list of (replica i32, directory id [16]), in
+//!                                       sync, eligible, adding, removing: four lists of i32
 //!  4 2 topic id [16]                    list of (property text, value text), ascending
 //!  4 4 broker i32 (−1 all)              list of (property text, value text), ascending
-//!  5 broker i32                         epoch i64, incarnation [16], rack text (empty: none),
-//!                                       list of (listener text, host text, port u16),
-//!                                       list of directory ids [16]
+//!  5 broker i32                         epoch i64, incarnation [16], flags u8 (1 fenced, 2 in
+//!                                       controlled shutdown, 4 drained, 8 front end), rack text
+//!                                       (empty: none), list of (listener text, host text, port u16),
+//!                                       directories, those offline: two lists of ids [16]
 //!  6                                    end of the last block of producer ids i64
+//! 11                                    cluster id text
+//! 12                                    last broker epoch of those that were unregistered i64
 //! ```
 //!
-//! Reserved: keys 7 users, 8 access rules, 9 quotas, 10 queues; 4 32 configuration of groups. A key
+//! Reserved: keys 7 users, 8 access rules, 9 quotas, 10 queues; 4 32 configuration of groups. A flag
+//! that this version does not know stops it, as a version does. A key
 //! that this version does not know is skipped; a version of a known one that it does not know stops
 //! it, so a newer format level comes before such a record.
 
@@ -29,7 +34,8 @@ use towpath_model::{
     TopicName, TopicPartition, Uuid,
 };
 
-use crate::broker::{Address, Broker};
+use crate::broker::{Address, Broker, Role};
+use crate::session::Soft;
 use crate::topic::PartitionState;
 use bytes::{Reader, Writer};
 
@@ -58,6 +64,8 @@ pub enum Record {
         name: TopicName,
         /// Whether the cluster keeps it for itself.
         internal: bool,
+        /// Whether the cluster chooses how many replicas it has.
+        grows: bool,
     },
     /// A topic is gone. Its partitions and configuration have gone before it, in the same append.
     TopicRemoved {
@@ -83,8 +91,17 @@ pub enum Record {
         /// Its values; none at all is what it has without a record.
         overrides: Overrides,
     },
-    /// A broker has registered.
+    /// A broker has registered, or what is known of it has changed.
     Broker(Broker),
+    /// A broker is not one of the cluster's any more.
+    BrokerRemoved {
+        /// Which one.
+        id: BrokerId,
+    },
+    /// Broker epochs up to this one have been given out.
+    BrokerEpoch(i64),
+    /// The cluster has a name; the first one stays.
+    ClusterId(String),
     /// Producer ids below `end` belong to whoever logged this; none of them is given out by a
     /// process that finds the record in its log.
     ProducerIdBlock {
@@ -94,6 +111,8 @@ pub enum Record {
     /// An id of the current block has been given out. Not logged: after a restart the rest of the
     /// block is left alone.
     ProducerIdTaken(ProducerId),
+    /// What only the controller keeps. Not logged: a new controller begins anew.
+    Soft(Soft),
 }
 
 const FORMAT_LEVEL: u8 = 1;
@@ -102,12 +121,19 @@ const PARTITION: u8 = 3;
 const CONFIG: u8 = 4;
 const BROKER: u8 = 5;
 const PRODUCER_IDS: u8 = 6;
+const CLUSTER_ID: u8 = 11;
+const BROKER_EPOCH: u8 = 12;
 
 const CONFIG_OF_TOPIC: u8 = 2;
 const CONFIG_OF_BROKER: u8 = 4;
 
 const VERSION: u8 = 1;
 const NO_BROKER: i32 = -1;
+
+const FENCED: u8 = 1;
+const IN_CONTROLLED_SHUTDOWN: u8 = 2;
+const DRAINED: u8 = 4;
+const FRONTEND: u8 = 8;
 
 impl FoldRecord for Record {
     fn encode(&self) -> Option<KeyValue> {
@@ -118,7 +144,7 @@ impl FoldRecord for Record {
     }
 
     fn is_logged(&self) -> bool {
-        !matches!(self, Record::ProducerIdTaken(_))
+        !matches!(self, Record::ProducerIdTaken(_) | Record::Soft(_))
     }
 
     fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Option<Record>, FoldError> {
@@ -132,8 +158,10 @@ impl FoldRecord for Record {
                 Some(resource) => config(resource, value)?,
                 None => return Ok(None),
             },
-            BROKER => Record::Broker(broker(BrokerId(key.whole(Reader::i32)?), value)?),
+            BROKER => broker(BrokerId(key.whole(Reader::i32)?), value)?,
             PRODUCER_IDS => Record::ProducerIdBlock { end: versioned(value)?.whole(Reader::i64)? },
+            CLUSTER_ID => Record::ClusterId(versioned(value)?.whole(Reader::text)?),
+            BROKER_EPOCH => Record::BrokerEpoch(versioned(value)?.whole(Reader::i64)?),
             _ => return Ok(None),
         };
         Ok(Some(record))
@@ -155,8 +183,13 @@ impl Record {
             Record::Config { resource: ConfiguredResource::Broker(broker), .. } => {
                 key.u8(CONFIG).u8(CONFIG_OF_BROKER).i32(broker.map_or(NO_BROKER, |id| id.0))
             }
-            Record::Broker(broker) => key.u8(BROKER).i32(broker.id.0),
+            Record::Broker(Broker { id, .. }) | Record::BrokerRemoved { id } => {
+                key.u8(BROKER).i32(id.0)
+            }
+            Record::BrokerEpoch(_) => key.u8(BROKER_EPOCH),
+            Record::ClusterId(_) => key.u8(CLUSTER_ID),
             Record::ProducerIdBlock { .. } | Record::ProducerIdTaken(_) => key.u8(PRODUCER_IDS),
+            Record::Soft(_) => &mut key,
         };
         key.finish()
     }
@@ -166,35 +199,65 @@ impl Record {
         value.u8(VERSION);
         match self {
             Record::FormatLevel(level) => value.u16(*level),
-            Record::Topic { name, internal, .. } => {
-                value.u8(u8::from(*internal)).text(name.as_str())
+            Record::Topic { name, internal, grows, .. } => {
+                value.u8(u8::from(*internal)).u8(u8::from(*grows)).text(name.as_str())
             }
-            Record::Partition { state, .. } => value
-                .i32(state.leader.map_or(NO_BROKER, |leader| leader.0))
-                .i32(state.leader_epoch.0)
-                .i32(state.partition_epoch)
-                .list(&state.replicas, |out, broker| out.i32(broker.0))
-                .list(&state.in_sync, |out, broker| out.i32(broker.0))
-                .list(&state.eligible, |out, broker| out.i32(broker.0)),
+            Record::Partition { state, .. } => write_partition(&mut value, state),
             Record::Config { overrides, .. } if overrides.is_empty() => return None,
             Record::Config { overrides, .. } => {
                 let pairs: Vec<_> = overrides.iter().collect();
                 value.list(&pairs, |out, (name, value)| out.text(name).text(value))
             }
-            Record::Broker(broker) => value
-                .i64(broker.epoch)
-                .uuid(broker.incarnation)
-                .text(broker.rack.as_deref().unwrap_or_default())
-                .list(&broker.addresses, |out, address| {
-                    out.text(&address.listener).text(&address.host).u16(address.port)
-                })
-                .list(&broker.directories, |out, directory| out.uuid(*directory)),
+            Record::Broker(broker) => write_broker(&mut value, broker),
+            Record::BrokerEpoch(epoch) => value.i64(*epoch),
+            Record::ClusterId(id) => value.text(id),
             Record::ProducerIdBlock { end } => value.i64(*end),
             Record::TopicRemoved { .. }
             | Record::PartitionRemoved { .. }
-            | Record::ProducerIdTaken(_) => return None,
+            | Record::BrokerRemoved { .. }
+            | Record::ProducerIdTaken(_)
+            | Record::Soft(_) => return None,
         };
         Some(value.finish())
+    }
+}
+
+fn write_partition<'w>(out: &'w mut Writer, state: &PartitionState) -> &'w mut Writer {
+    let replicas: Vec<_> = state.replicas.iter().zip(&state.directories).collect();
+    out.i32(state.leader.map_or(NO_BROKER, |leader| leader.0))
+        .i32(state.leader_epoch.0)
+        .i32(state.partition_epoch)
+        .u8(u8::from(state.unclean))
+        .list(&replicas, |out, (broker, directory)| out.i32(broker.0).uuid(**directory));
+    for brokers in [&state.in_sync, &state.eligible, &state.adding, &state.removing] {
+        out.list(brokers, |out, broker| out.i32(broker.0));
+    }
+    out
+}
+
+fn write_broker<'w>(out: &'w mut Writer, broker: &Broker) -> &'w mut Writer {
+    let flags = [
+        (broker.fenced, FENCED),
+        (broker.in_controlled_shutdown, IN_CONTROLLED_SHUTDOWN),
+        (broker.drained, DRAINED),
+        (broker.role == Role::Frontend, FRONTEND),
+    ];
+    out.i64(broker.epoch)
+        .uuid(broker.incarnation)
+        .u8(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum())
+        .text(broker.rack.as_deref().unwrap_or_default())
+        .list(&broker.addresses, |out, address| {
+            out.text(&address.listener).text(&address.host).u16(address.port)
+        })
+        .list(&broker.directories, |out, directory| out.uuid(*directory))
+        .list(&broker.offline, |out, directory| out.uuid(*directory))
+}
+
+fn flag(reader: &mut Reader<'_>) -> Result<bool, FoldError> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(FoldError(format!("{other} where 0 or 1 is expected"))),
     }
 }
 
@@ -211,10 +274,10 @@ fn topic(id: TopicId, value: Option<&[u8]>) -> Result<Record, FoldError> {
     if value.is_none() {
         return Ok(Record::TopicRemoved { id });
     }
-    let (internal, name) =
-        versioned(value)?.whole(|reader| Ok((reader.u8()? != 0, reader.text()?)))?;
+    let (internal, grows, name) =
+        versioned(value)?.whole(|reader| Ok((flag(reader)?, flag(reader)?, reader.text()?)))?;
     let name = TopicName::new(&name).map_err(|refusal| FoldError(refusal.to_string()))?;
-    Ok(Record::Topic { id, name, internal })
+    Ok(Record::Topic { id, name, internal, grows })
 }
 
 fn topic_partition(key: &mut Reader<'_>) -> Result<TopicPartition, FoldError> {
@@ -232,13 +295,23 @@ fn partition(partition: TopicPartition, value: Option<&[u8]>) -> Result<Record, 
     }
     let brokers = |reader: &mut Reader<'_>| reader.list(|reader| Ok(BrokerId(reader.i32()?)));
     let state = versioned(value)?.whole(|reader| {
+        let leader = Some(reader.i32()?).filter(|id| *id != NO_BROKER).map(BrokerId);
+        let leader_epoch = LeaderEpoch(reader.i32()?);
+        let partition_epoch = reader.i32()?;
+        let unclean = flag(reader)?;
+        let replicas = reader.list(|reader| Ok((BrokerId(reader.i32()?), reader.uuid()?)))?;
+        let (replicas, directories) = replicas.into_iter().unzip();
         Ok(PartitionState {
-            leader: Some(reader.i32()?).filter(|id| *id != NO_BROKER).map(BrokerId),
-            leader_epoch: LeaderEpoch(reader.i32()?),
-            partition_epoch: reader.i32()?,
-            replicas: brokers(reader)?,
+            leader,
+            leader_epoch,
+            partition_epoch,
+            replicas,
+            directories,
             in_sync: brokers(reader)?,
             eligible: brokers(reader)?,
+            adding: brokers(reader)?,
+            removing: brokers(reader)?,
+            unclean,
         })
     })?;
     Ok(Record::Partition { partition, state })
@@ -265,17 +338,35 @@ fn config(resource: ConfiguredResource, value: Option<&[u8]>) -> Result<Record, 
     Ok(Record::Config { resource, overrides: pairs.into_iter().collect() })
 }
 
-fn broker(id: BrokerId, value: Option<&[u8]>) -> Result<Broker, FoldError> {
-    versioned(value)?.whole(|reader| {
+fn broker(id: BrokerId, value: Option<&[u8]>) -> Result<Record, FoldError> {
+    if value.is_none() {
+        return Ok(Record::BrokerRemoved { id });
+    }
+    let uuids =
+        |reader: &mut Reader<'_>| reader.list(|reader| -> Result<Uuid, _> { reader.uuid() });
+    let broker = versioned(value)?.whole(|reader| {
+        let epoch = reader.i64()?;
+        let incarnation = reader.uuid()?;
+        let flags = reader.u8()?;
+        let is_set = |flag| flags & flag != 0;
+        if FENCED | IN_CONTROLLED_SHUTDOWN | DRAINED | FRONTEND < flags {
+            return Err(FoldError(format!("flags {flags} of a broker")));
+        }
         Ok(Broker {
             id,
-            epoch: reader.i64()?,
-            incarnation: reader.uuid()?,
+            epoch,
+            incarnation,
+            role: if is_set(FRONTEND) { Role::Frontend } else { Role::Broker },
             rack: Some(reader.text()?).filter(|rack| !rack.is_empty()),
             addresses: reader.list(|reader| {
                 Ok(Address { listener: reader.text()?, host: reader.text()?, port: reader.u16()? })
             })?,
-            directories: reader.list(|reader| -> Result<Uuid, FoldError> { reader.uuid() })?,
+            directories: uuids(reader)?,
+            offline: uuids(reader)?,
+            fenced: is_set(FENCED),
+            in_controlled_shutdown: is_set(IN_CONTROLLED_SHUTDOWN),
+            drained: is_set(DRAINED),
         })
-    })
+    })?;
+    Ok(Record::Broker(broker))
 }

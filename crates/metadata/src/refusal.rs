@@ -1,12 +1,13 @@
 //! Why a change of the metadata is refused. The texts are the ones Kafka's users and tools know;
 //! each kind is one of Kafka's error codes.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use towpath_model::properties::InvalidValue;
-use towpath_model::{BrokerId, InvalidName};
+use towpath_model::{BrokerId, InvalidName, LeaderEpoch, Uuid};
 
 /// A kind of refusal: one code of Kafka's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalKind {
     /// UNKNOWN_TOPIC_OR_PARTITION (3).
     UnknownTopic,
@@ -30,12 +31,34 @@ pub enum RefusalKind {
     PolicyViolation,
     /// TOPIC_DELETION_DISABLED (73).
     TopicDeletionDisabled,
+    /// FENCED_LEADER_EPOCH (74).
+    FencedLeaderEpoch,
+    /// UNKNOWN_LEADER_EPOCH (75).
+    UnknownLeaderEpoch,
+    /// STALE_BROKER_EPOCH (77).
+    StaleBrokerEpoch,
+    /// PREFERRED_LEADER_NOT_AVAILABLE (80).
+    PreferredLeaderNotAvailable,
+    /// ELIGIBLE_LEADERS_NOT_AVAILABLE (83).
+    EligibleLeadersNotAvailable,
+    /// ELECTION_NOT_NEEDED (84).
+    ElectionNotNeeded,
+    /// NO_REASSIGNMENT_IN_PROGRESS (85).
+    NoReassignmentInProgress,
+    /// INVALID_UPDATE_VERSION (95).
+    InvalidUpdateVersion,
     /// UNKNOWN_TOPIC_ID (100).
     UnknownTopicId,
+    /// DUPLICATE_BROKER_REGISTRATION (101).
+    DuplicateBrokerRegistration,
+    /// BROKER_ID_NOT_REGISTERED (102).
+    BrokerIdNotRegistered,
+    /// INELIGIBLE_REPLICA (107).
+    IneligibleReplica,
 }
 
 /// A refusal with what a client needs to know.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
     /// Not a topic's name.
     #[error(transparent)]
@@ -218,7 +241,7 @@ pub enum Refusal {
     #[error("Can't {operation} to key {name} because its type is not LIST.")]
     NotAList {
         /// `APPEND` or `SUBTRACT`.
-        operation: &'static str,
+        operation: String,
         /// The property.
         name: String,
     },
@@ -241,7 +264,7 @@ pub enum Refusal {
     #[error("{what} id must be an integer, but it is: {name}")]
     NotABrokerId {
         /// `Node` or `Broker`, as the request calls it.
-        what: &'static str,
+        what: String,
         /// What was given.
         name: String,
     },
@@ -268,6 +291,93 @@ pub enum Refusal {
         /// The newest that this program knows.
         most: u16,
     },
+    /// No broker of this number.
+    #[error("Broker ID {0} is not currently registered")]
+    BrokerNotRegistered(BrokerId),
+    /// Another process with this number is there, with other data.
+    #[error(
+        "Another broker is running as number {0}, with other data directories: give this one another node.id."
+    )]
+    DuplicateBroker(BrokerId),
+    /// The sender has been replaced by a later process.
+    #[error("Expected broker epoch {current} of broker {broker}, but received {asked}.")]
+    StaleBrokerEpoch {
+        /// Whose.
+        broker: BrokerId,
+        /// The one that was named.
+        asked: i64,
+        /// The one in force.
+        current: i64,
+    },
+    /// Somebody leads since, or nobody.
+    #[error("Leader epoch {asked} is over; {current} is in force.")]
+    FencedLeaderEpoch {
+        /// The one that was named.
+        asked: LeaderEpoch,
+        /// The one in force.
+        current: LeaderEpoch,
+    },
+    /// An epoch that has not begun here.
+    #[error("Leader epoch {asked} is not known; {current} is in force.")]
+    UnknownLeaderEpoch {
+        /// The one that was named.
+        asked: LeaderEpoch,
+        /// The one in force.
+        current: LeaderEpoch,
+    },
+    /// The partition has changed since.
+    #[error("Partition epoch {asked} is over; {current} is in force.")]
+    InvalidUpdateVersion {
+        /// The one that was named.
+        asked: i32,
+        /// The one in force.
+        current: i32,
+    },
+    /// A broker that cannot be in sync now, or not under the epoch that it was judged under.
+    #[error("Broker {0} cannot be in sync now: it is fenced, stopping, or has started anew.")]
+    IneligibleReplica(BrokerId),
+    /// Not a set of replicas with the leader among them.
+    #[error("Broker {0} is no replica, named twice, or the leader and missing.")]
+    InvalidInSyncSet(BrokerId),
+    /// A partition that is named twice in one request.
+    #[error("The partition is named more than once.")]
+    RepeatedPartition,
+    /// Nothing is under way that could be taken back.
+    #[error("No partition reassignment is in progress.")]
+    NoReassignment,
+    /// What is under way cannot be taken back: those who would stay lack committed records.
+    #[error(
+        "The reassignment cannot be taken back: only replicas that it adds are in sync. Wait until the others have caught up."
+    )]
+    OnlyComingInSync,
+    /// More or fewer replicas than there were.
+    #[error(
+        "The replication factor would change from {current} to {asked}, which the request does not allow."
+    )]
+    FactorChange {
+        /// Replicas asked for.
+        asked: usize,
+        /// Replicas there are.
+        current: usize,
+    },
+    /// The leader is the one asked for.
+    #[error("Leader election not needed for topic partition.")]
+    ElectionNotNeeded,
+    /// The first replica cannot lead.
+    #[error("The preferred leader was not available.")]
+    PreferredLeaderNotAvailable,
+    /// No replica can lead.
+    #[error("No replica of the partition can lead: none of their brokers is there.")]
+    EligibleLeadersNotAvailable,
+    /// The last broker cannot go.
+    #[error("Broker {0} is the last one that can hold partitions.")]
+    LastBroker(BrokerId),
+    /// A data directory that the broker did not name when it registered.
+    #[error("Data directory {0} is not one of the broker's.")]
+    UnknownDirectory(Uuid),
+    /// Not a cluster's name.
+    #[error("A cluster's id has 1 to 249 bytes.")]
+    InvalidClusterId,
 }
 
 impl Refusal {
@@ -285,14 +395,17 @@ impl Refusal {
             R::NoPartitions | R::FewerPartitions { .. } | R::SamePartitions(_) => {
                 K::InvalidPartitions
             }
-            R::NoReplicas | R::TooFewBrokers { .. } => K::InvalidReplicationFactor,
+            R::NoReplicas | R::TooFewBrokers { .. } | R::FactorChange { .. } => {
+                K::InvalidReplicationFactor
+            }
             R::AssignmentsNotConsecutive
             | R::AssignmentRepeated(_)
             | R::AssignmentEmpty
             | R::AssignmentRepeatsBroker(_)
             | R::AssignmentToUnknownBroker(_)
             | R::AssignmentsUneven { .. }
-            | R::AssignmentsMiscounted { .. } => K::InvalidReplicaAssignment,
+            | R::AssignmentsMiscounted { .. }
+            | R::OnlyComingInSync => K::InvalidReplicaAssignment,
             R::TooManyPartitionsPerRequest
             | R::TooManyMorePartitionsPerRequest
             | R::TooManyPartitionsPerTopic { .. }
@@ -305,6 +418,17 @@ impl Refusal {
             | R::NullTopicValue(_)
             | R::NotAList { .. } => K::InvalidConfig,
             R::FormatLevel { .. } => K::UnsupportedVersion,
+            R::FencedLeaderEpoch { .. } => K::FencedLeaderEpoch,
+            R::UnknownLeaderEpoch { .. } => K::UnknownLeaderEpoch,
+            R::StaleBrokerEpoch { .. } => K::StaleBrokerEpoch,
+            R::PreferredLeaderNotAvailable => K::PreferredLeaderNotAvailable,
+            R::EligibleLeadersNotAvailable => K::EligibleLeadersNotAvailable,
+            R::ElectionNotNeeded => K::ElectionNotNeeded,
+            R::NoReassignment => K::NoReassignmentInProgress,
+            R::InvalidUpdateVersion { .. } => K::InvalidUpdateVersion,
+            R::DuplicateBroker(_) => K::DuplicateBrokerRegistration,
+            R::BrokerNotRegistered(_) => K::BrokerIdNotRegistered,
+            R::IneligibleReplica(_) => K::IneligibleReplica,
             R::InternalTopicCreation(_)
             | R::InternalTopicDeletion(_)
             | R::InternalTopicGrowth(_)
@@ -325,7 +449,12 @@ impl Refusal {
             | R::NoDefaultGroup
             | R::NotABrokerId { .. }
             | R::OtherBroker { .. }
-            | R::UnknownResourceType(_) => K::InvalidRequest,
+            | R::UnknownResourceType(_)
+            | R::InvalidInSyncSet(_)
+            | R::RepeatedPartition
+            | R::LastBroker(_)
+            | R::UnknownDirectory(_)
+            | R::InvalidClusterId => K::InvalidRequest,
         }
     }
 }

@@ -1,13 +1,19 @@
 //! What the metadata is asked, and what it answers. The edges turn these into Kafka's messages.
 
-use towpath_model::{BrokerId, PartitionIndex, ProducerId, TopicId, TopicName, Uuid};
+use serde::{Deserialize, Serialize};
+use towpath_model::{
+    BrokerId, PartitionIndex, ProducerId, TopicId, TopicName, TopicPartition, Uuid,
+};
 
-use crate::broker::Address;
+use crate::cluster::{
+    AlterPartitions, AlteredPartitions, Beat, ElectionKind, Heartbeat, NamedPartition,
+    PartitionOutcomes, Reassignment, Registration,
+};
 use crate::configs::ConfigEntry;
 use crate::refusal::Refusal;
 
 /// A change that somebody wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// CreateTopics, and creation on first use.
     CreateTopics {
@@ -45,11 +51,51 @@ pub enum Request {
     RegisterBroker(Registration),
     /// All brokers can read this level of formats; it never goes down.
     SetFormatLevel(u16),
+    /// A broker is there.
+    Heartbeat(Heartbeat),
+    /// Another broker's port refuses connections.
+    BrokerSilent(BrokerId),
+    /// A leader's in-sync sets (KIP-497).
+    AlterPartitions(AlterPartitions),
+    /// A broker has put replicas into directories (KIP-858).
+    AssignDirectories {
+        /// Which one.
+        broker: BrokerId,
+        /// The epoch of its registration.
+        epoch: i64,
+        /// Where each replica lies.
+        directories: Vec<(TopicPartition, Uuid)>,
+    },
+    /// AlterPartitionReassignments (KIP-455).
+    AlterReassignments {
+        /// What is to move, or not to.
+        reassignments: Vec<Reassignment>,
+        /// Whether a partition may get more or fewer replicas than it has.
+        factor_may_change: bool,
+    },
+    /// ElectLeaders (KIP-460).
+    ElectLeaders {
+        /// Which election.
+        kind: ElectionKind,
+        /// Where; `None` is everywhere.
+        partitions: Option<Vec<NamedPartition>>,
+    },
+    /// UnregisterBroker: it does not come back.
+    UnregisterBroker(BrokerId),
+    /// A broker's replicas are to go elsewhere, or may come back.
+    DrainBroker {
+        /// Which one.
+        broker: BrokerId,
+        /// Whether it is to be empty.
+        drained: bool,
+    },
+    /// The cluster's first controller draws a name for it.
+    NameCluster(String),
 }
 
 /// The answer to a [`Request`] of the same name, entries in the order of the request; where it
 /// names the same thing twice, one refusal stands at the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// To [`Request::CreateTopics`].
     CreatedTopics(Vec<(String, Result<CreatedTopic, Refusal>)>),
@@ -63,16 +109,34 @@ pub enum Reply {
     /// To [`Request::AllocateProducerId`]: an id that nobody has had or will have.
     AllocatedProducerId(ProducerId),
     /// To [`Request::RegisterBroker`]: the epoch of this registration.
-    RegisteredBroker(i64),
+    RegisteredBroker(Result<i64, Refusal>),
     /// To [`Request::SetFormatLevel`]: the level in force.
     FormatLevelSet(Result<u16, Refusal>),
+    /// To [`Request::Heartbeat`].
+    Beat(Result<Beat, Refusal>),
+    /// To [`Request::BrokerSilent`].
+    Noted,
+    /// To [`Request::AlterPartitions`].
+    AlteredPartitions(Result<AlteredPartitions, Refusal>),
+    /// To [`Request::AssignDirectories`].
+    AssignedDirectories(Result<(), Refusal>),
+    /// To [`Request::AlterReassignments`].
+    AlteredReassignments(PartitionOutcomes),
+    /// To [`Request::ElectLeaders`].
+    ElectedLeaders(PartitionOutcomes),
+    /// To [`Request::UnregisterBroker`].
+    UnregisteredBroker(Result<(), Refusal>),
+    /// To [`Request::DrainBroker`].
+    DrainedBroker(Result<(), Refusal>),
+    /// To [`Request::NameCluster`]: the name in force.
+    NamedCluster(Result<String, Refusal>),
 }
 
 /// Property names and values as a client wrote them, unchecked.
 pub type ConfigValues = Vec<(String, Option<String>)>;
 
 /// A topic that somebody wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewTopic {
     /// Its name, unchecked.
     pub name: String,
@@ -107,7 +171,7 @@ impl NewTopic {
 }
 
 /// A topic that has been created, or would have been.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedTopic {
     /// Its id.
     pub id: TopicId,
@@ -116,11 +180,12 @@ pub struct CreatedTopic {
     /// How many replicas each.
     pub replication_factor: i16,
     /// Its whole configuration, by name.
+    #[serde(with = "crate::wire")]
     pub configs: Vec<ConfigEntry>,
 }
 
 /// A topic by name or by id.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TopicRef {
     /// Its name.
     pub name: Option<String>,
@@ -129,7 +194,7 @@ pub struct TopicRef {
 }
 
 /// A topic that has been deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeletedTopic {
     /// Its name.
     pub name: TopicName,
@@ -138,7 +203,7 @@ pub struct DeletedTopic {
 }
 
 /// A topic that is to have more partitions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MorePartitions {
     /// The topic's name.
     pub name: String,
@@ -149,7 +214,7 @@ pub struct MorePartitions {
 }
 
 /// What kinds of things can be configured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ResourceKind {
     /// A topic.
     Topic,
@@ -175,7 +240,7 @@ impl ResourceKind {
 }
 
 /// Something that can be configured, as a client names it; unchecked.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resource {
     /// What kind of thing.
     pub kind: ResourceKind,
@@ -184,7 +249,7 @@ pub struct Resource {
 }
 
 /// One step of an incremental change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigChange {
     /// The property.
     pub name: String,
@@ -195,7 +260,7 @@ pub struct ConfigChange {
 }
 
 /// What is done to a property's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfigOperation {
     /// It gets a value.
     Set,
@@ -219,22 +284,4 @@ impl ConfigOperation {
             _ => None,
         }
     }
-}
-
-/// A broker that has started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Registration {
-    /// Its number.
-    pub id: BrokerId,
-    /// A random id of this process.
-    pub incarnation: Uuid,
-    /// Where it stands.
-    pub rack: Option<String>,
-    /// Where it listens.
-    pub addresses: Vec<Address>,
-    /// Its data directories.
-    pub directories: Vec<Uuid>,
-    /// The epoch of the registration after which it stopped orderly, with everything synced: what
-    /// its marker on disk says. Without one it may have lost what it had not synced.
-    pub clean_since: Option<i64>,
 }

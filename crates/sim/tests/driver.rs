@@ -4,6 +4,7 @@
 mod compaction;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -65,6 +66,12 @@ fn disk() -> SimDisk {
     SimDisk::new(1, Trace::hashing())
 }
 
+/// Every start is another process.
+fn next_incarnation() -> Uuid {
+    static STARTED: AtomicU64 = AtomicU64::new(1);
+    Uuid(u128::from(STARTED.fetch_add(1, Ordering::Relaxed)).to_be_bytes())
+}
+
 fn open(disk: &SimDisk) -> Result<Broker, OpenError> {
     let (clock, answers) = (TestClock::default(), Answers::default());
     let identity =
@@ -72,7 +79,7 @@ fn open(disk: &SimDisk) -> Result<Broker, OpenError> {
     let settings = Settings {
         broker_id: BrokerId(1),
         statics: Overrides::from([("disk.reserve.bytes".to_owned(), "0".to_owned())]),
-        incarnation: id(2),
+        incarnation: next_incarnation(),
         addresses: Vec::new(),
         forgotten_directories: Vec::new(),
     };

@@ -171,17 +171,25 @@ fn metadata_seeds() -> Vec<Vec<u8>> {
             port: 9092,
         }],
         directories: vec![id],
+        role: metadata::Role::Broker,
+        offline: vec![id],
+        fenced: true,
+        in_controlled_shutdown: false,
+        drained: true,
     };
     let name = TopicName::new("orders").expect("a legal name");
     inputs([
         Record::FormatLevel(1),
-        Record::Topic { id, name, internal: false },
+        Record::Topic { id, name, internal: false, grows: true },
         Record::TopicRemoved { id },
         Record::Partition { partition, state: PartitionState::new(vec![BrokerId(1), BrokerId(2)]) },
         Record::PartitionRemoved { partition },
         Record::Config { resource: ConfiguredResource::Topic(id), overrides: overrides.clone() },
         Record::Config { resource: ConfiguredResource::Broker(None), overrides },
         Record::Broker(broker),
+        Record::BrokerRemoved { id: BrokerId(1) },
+        Record::BrokerEpoch(3),
+        Record::ClusterId("c".to_owned()),
         Record::ProducerIdBlock { end: 1000 },
     ])
 }

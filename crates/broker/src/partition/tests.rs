@@ -76,10 +76,7 @@ fn a_decision_is_published_as_one_and_before_its_answer() {
         Request::RegisterBroker(Registration {
             id: ME,
             incarnation: Uuid([1; 16]),
-            rack: None,
-            addresses: Vec::new(),
-            directories: Vec::new(),
-            clean_since: None,
+            ..Registration::default()
         }),
     );
     let topic = NewTopic { partitions: 3, ..NewTopic::named("orders", Uuid([2; 16])) };

@@ -198,7 +198,11 @@ fn a_new_topic_is_led_by_its_first_replica_with_all_in_sync() {
 
     let topic = world.image().topic("orders").unwrap();
     assert_eq!(world.image().topic_by_id(created.id), Some(topic));
-    assert_eq!(topic.partitions, vec![PartitionState::new(vec![BrokerId(1)]); 3]);
+    let new = PartitionState {
+        directories: vec![crate::support::directory(1)],
+        ..PartitionState::new(vec![BrokerId(1)])
+    };
+    assert_eq!(topic.partitions, vec![new; 3]);
     assert_eq!(topic.partitions[0].leader, Some(BrokerId(1)));
     assert_eq!(world.image().partition_count(), 3);
 }

@@ -85,6 +85,14 @@ pub struct BrokerConfig {
     pub disk_high_watermark: DiskShare,
     /// `disk.reserve.bytes`.
     pub disk_reserve_bytes: u64,
+    /// `broker.session.timeout.ms`.
+    pub broker_session_timeout: Duration,
+    /// `broker.replacement.delay.ms`.
+    pub broker_replacement_delay: Duration,
+    /// `auto.leader.rebalance.enable`.
+    pub leader_rebalance: bool,
+    /// `leader.imbalance.check.interval.seconds`.
+    pub leader_imbalance_check: Duration,
 }
 
 /// A part of a file system: a number of bytes, on small ones a share.
@@ -193,6 +201,11 @@ impl BrokerConfig {
             disk_high_watermark: read
                 .share("disk.high.watermark.bytes", "disk.high.watermark.percent"),
             disk_reserve_bytes: read.bytes("disk.reserve.bytes"),
+            broker_session_timeout: read.milliseconds("broker.session.timeout.ms"),
+            broker_replacement_delay: read.milliseconds("broker.replacement.delay.ms"),
+            leader_rebalance: read.boolean("auto.leader.rebalance.enable"),
+            leader_imbalance_check: read.milliseconds("leader.imbalance.check.interval.seconds")
+                * 1_000,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The properties of brokers: limits, and the defaults that topics inherit.
 //!
 //! Those without `.restart()` can be altered through the protocol, for one broker or for all, as in
-//! Kafka. Ours, not Kafka's: `disk.*`, `log.durability`, `log.retention.guard`,
+//! Kafka. Ours, not Kafka's: `broker.replacement.delay.ms`, `disk.*`, `log.durability`, `log.retention.guard`,
 //! `log.retention.guard.max.bytes`, `log.scrub.*`, `partitions.max`, `producer.ids.per.partition.max`,
 //! `request.partitions.max`, `topic.partitions.max` and `topics.max`.
 
@@ -20,6 +20,8 @@ pub(super) static BROKER: &[Property] = &[
         .restart(),
     Property::boolean("auto.create.topics.enable", "true", "Whether a client that asks for the metadata of a missing topic, and allows it, creates the topic.")
         .restart(),
+    Property::boolean("auto.leader.rebalance.enable", "true", "Whether a partition's first replica leads again once it has been in sync for a while, so that leaders stay spread.")
+        .restart(),
     Property::int("broker.id", "-1", Check::AtLeast(-1), Unit::None, "The older name of node.id.")
         .without_default()
         .example("1")
@@ -28,6 +30,8 @@ pub(super) static BROKER: &[Property] = &[
         .without_default()
         .example("rack-a")
         .restart(),
+    Property::long("broker.replacement.delay.ms", "1800000", Check::AtLeast(60_000), Milliseconds, "How long a broker may be gone before its replicas are copied to others, so that there are as many again as were asked for."),
+    Property::long("broker.session.timeout.ms", "1000", Check::AtLeast(300), Milliseconds, "How long a broker may be silent before others lead in its place. Brokers are heard ten times a second."),
     Property::int("compression.gzip.level", "-1", Check::BetweenOr(1, 9, -1), Unit::None, "How hard gzip tries where the broker compresses; -1 is gzip's own choice.")
         .only_default("batches are recompressed at the codec's own level"),
     Property::int("compression.lz4.level", "9", Check::Between(1, 17), Unit::None, "How hard lz4 tries where the broker compresses; our lz4 has one level.")
@@ -58,6 +62,8 @@ pub(super) static BROKER: &[Property] = &[
     Property::int("group.max.size", "10000", Check::AtLeast(1), Count, "The most members of one group.")
         .restart(),
     Property::int("group.min.session.timeout.ms", "6000", Check::AtLeast(1), Milliseconds, "The shortest session timeout a group's member may ask for.")
+        .restart(),
+    Property::long("leader.imbalance.check.interval.seconds", "300", Check::AtLeast(1), Unit::Seconds, "How often partitions are looked for whose first replica is in sync and does not lead.")
         .restart(),
     Property::list("listeners", "", "The addresses on which this broker listens.")
         .without_default()
@@ -185,6 +191,5 @@ pub(super) static BROKER: &[Property] = &[
         .restart(),
     Property::int("topic.partitions.max", "10000", Check::AtLeast(1), Count, "The most partitions of one topic."),
     Property::int("topics.max", "20000", Check::AtLeast(1), Count, "The most topics in the cluster; creating one more is refused."),
-    Property::boolean("unclean.leader.election.enable", "false", "Whether a replica that may lack acknowledged records may lead when no other is left.")
-        .only_default("a replica that may lack acknowledged records never leads"),
+    Property::boolean("unclean.leader.election.enable", "false", "Whether a replica that may lack acknowledged records may lead when no other is left. They are lost then. What one broker's operator writes counts for topics with one replica only; set it for all brokers, or for a topic."),
 ];

@@ -66,6 +66,8 @@ pub enum Unit {
     None,
     /// Thousandths of a second.
     Milliseconds,
+    /// Seconds.
+    Seconds,
     /// Minutes.
     Minutes,
     /// Hours.

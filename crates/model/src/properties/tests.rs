@@ -98,7 +98,6 @@ fn what_is_not_served_is_refused_by_name() {
         refusal(topic("leader.replication.throttled.replicas"), "0:1,1:1").contains("not served")
     );
     assert!(refusal(topic("leader.replication.throttled.replicas"), "x").contains("must be '*'"));
-    assert!(refusal(topic("unclean.leader.election.enable"), "true").contains("never leads"));
     assert!(refusal(group("consumer.session.timeout.ms"), "50000").contains("not served"));
 }
 

@@ -104,6 +104,8 @@ pub struct TopicConfig {
     pub segment_jitter_ms: i64,
     /// `segment.ms`, at least 1.
     pub segment_ms: i64,
+    /// `unclean.leader.election.enable`.
+    pub unclean_leader_election: bool,
 }
 
 impl TopicConfig {
@@ -149,6 +151,10 @@ impl TopicConfig {
             segment_index_bytes: read.int("segment.index.bytes"),
             segment_jitter_ms: read.long("segment.jitter.ms"),
             segment_ms: read.long("segment.ms"),
+            unclean_leader_election: read
+                .text("unclean.leader.election.enable")
+                .trim()
+                .eq_ignore_ascii_case("true"),
         }
     }
 

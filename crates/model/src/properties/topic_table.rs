@@ -333,8 +333,7 @@ pub(super) static TOPIC: &[Property] = &[
     Property::boolean(
         "unclean.leader.election.enable",
         "false",
-        "Whether a replica that may lack acknowledged records may lead when no other is left.",
+        "Whether a replica that may lack acknowledged records may lead when no other is left. They are lost then.",
     )
-    .synonyms(&["unclean.leader.election.enable"])
-    .only_default("a replica that may lack acknowledged records never leads"),
+    .synonyms(&["unclean.leader.election.enable"]),
 ];

@@ -127,6 +127,17 @@ pub(super) fn of_metadata_refusal(refusal: &Refusal) -> ErrorCode {
         RefusalKind::PolicyViolation => ErrorCode::PolicyViolation,
         RefusalKind::TopicDeletionDisabled => ErrorCode::TopicDeletionDisabled,
         RefusalKind::UnknownTopicId => ErrorCode::UnknownTopicId,
+        RefusalKind::FencedLeaderEpoch => ErrorCode::FencedLeaderEpoch,
+        RefusalKind::UnknownLeaderEpoch => ErrorCode::UnknownLeaderEpoch,
+        RefusalKind::StaleBrokerEpoch => ErrorCode::StaleBrokerEpoch,
+        RefusalKind::PreferredLeaderNotAvailable => ErrorCode::PreferredLeaderNotAvailable,
+        RefusalKind::EligibleLeadersNotAvailable => ErrorCode::EligibleLeadersNotAvailable,
+        RefusalKind::ElectionNotNeeded => ErrorCode::ElectionNotNeeded,
+        RefusalKind::NoReassignmentInProgress => ErrorCode::NoReassignmentInProgress,
+        RefusalKind::InvalidUpdateVersion => ErrorCode::InvalidUpdateVersion,
+        RefusalKind::DuplicateBrokerRegistration => ErrorCode::DuplicateBrokerRegistration,
+        RefusalKind::BrokerIdNotRegistered => ErrorCode::BrokerIdNotRegistered,
+        RefusalKind::IneligibleReplica => ErrorCode::IneligibleReplica,
     }
 }
 

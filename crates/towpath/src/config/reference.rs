@@ -84,6 +84,7 @@ fn values(property: &Property) -> String {
     let unit = match property.unit {
         Unit::None | Unit::Count => "",
         Unit::Milliseconds => " ms",
+        Unit::Seconds => " s",
         Unit::Minutes => " min",
         Unit::Hours => " h",
         Unit::Bytes => " bytes",

@@ -321,7 +321,8 @@ fn refusal_of(reply: &Reply) -> Option<String> {
         Reply::AlteredConfigs(all) => {
             all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
         }
-        Reply::AllocatedProducerId(_) | Reply::RegisteredBroker(_) => None,
         Reply::FormatLevelSet(result) => result.as_ref().err().map(ToString::to_string),
+        // The workload asks nothing else that can be refused.
+        _ => None,
     }
 }

@@ -1,7 +1,9 @@
 //! Every package that ships is under a permissive licence: read from cargo's metadata, so that it
-//! needs no advisory database and no further tool.
+//! needs no advisory database and no further tool. And every exception from an advisory in
+//! `deny.toml` says until when it holds, and still does.
 
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -54,6 +56,8 @@ pub(crate) fn check() -> Result<()> {
     if !refused.is_empty() {
         bail!("licences that are not allowed:\n{}", refused.join("\n"));
     }
+    let exceptions = std::fs::read_to_string(root().join("deny.toml")).context("deny.toml")?;
+    check_exceptions(&exceptions, today()?)?;
     println!("{} packages, all under permissive licences", metadata.packages.len());
     Ok(())
 }
@@ -66,9 +70,53 @@ fn is_allowed(expression: &str) -> bool {
     flat.split(" AND ").all(|part| part.split(" OR ").any(alternative))
 }
 
+/// Days since 1970-01-01.
+type Day = u64;
+
+fn today() -> Result<Day> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() / 86_400)
+}
+
+/// Each line with an advisory's id ends its reason with `until YYYY-MM-DD`, a day to come.
+fn check_exceptions(deny: &str, today: Day) -> Result<()> {
+    for line in deny.lines().filter(|line| line.contains("RUSTSEC-")) {
+        let until = line.split_once("until ").and_then(|(_, rest)| day(rest.get(..10)?));
+        match until {
+            Some(until) if today < until => {}
+            Some(_) => bail!("this exception has ended; decide anew (deny.toml): {}", line.trim()),
+            None => bail!("an exception without `until YYYY-MM-DD` (deny.toml): {}", line.trim()),
+        }
+    }
+    Ok(())
+}
+
+/// The day of `YYYY-MM-DD` (UTC): `days_from_civil` of Howard Hinnant's "chrono-Compatible Low-Level Date Algorithms".
+fn day(text: &str) -> Option<Day> {
+    let mut parts = text.split('-').map(|part| part.parse::<u64>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let year = if month <= 2 { year - 1 } else { year };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + day_of_year;
+    days.checked_sub(719_468)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exception_holds_until_its_day() {
+        assert_eq!(day("1970-01-01"), Some(0));
+        assert_eq!(day("2026-11-30"), Some(20_787));
+        assert_eq!(day("2026-13-01"), None);
+        let deny = r#"    { id = "RUSTSEC-1-1", reason = "why: until 2026-11-30" },"#;
+        assert!(check_exceptions(deny, 20_786).is_ok());
+        assert!(check_exceptions(deny, 20_787).is_err());
+        assert!(check_exceptions(r#"{ id = "RUSTSEC-1-1" }"#, 1).is_err());
+    }
 
     #[test]
     fn one_allowed_alternative_of_every_part_is_enough() {

@@ -26,6 +26,7 @@ mod image;
 mod members;
 mod metadata;
 mod place;
+pub mod raft;
 mod reassign;
 mod record;
 mod refusal;

@@ -115,6 +115,21 @@ impl<M: StateMachine> Host<M> {
         self.parked.extend(parked);
     }
 
+    /// The ordered append lies at one place, all of its records together: `log_end_offset` is what
+    /// follows it. So it is in the metadata's log, where an entry is a whole decision.
+    pub fn appended_as_one(&mut self, log_end_offset: Offset) {
+        let Pending { decision, .. } = self.pending.take().expect("an append follows a decision");
+        for record in decision.records {
+            self.machine.apply(&record);
+            if record.is_logged() {
+                self.uncommitted.push_back((log_end_offset, record));
+            }
+        }
+        let parked =
+            decision.replies.into_iter().map(|(token, reply)| (log_end_offset, token, reply));
+        self.parked.extend(parked);
+    }
+
     /// The ordered append did not happen. Returns the tokens that wait for an answer and will get
     /// none from the state machine.
     pub fn append_failed(&mut self) -> Vec<Token> {

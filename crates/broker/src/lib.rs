@@ -10,6 +10,7 @@ mod host;
 pub mod lag;
 mod losses;
 mod partition;
+pub mod peer;
 mod shard;
 mod watches;
 

@@ -1,19 +1,24 @@
-//! One partition that this broker leads: its replication core, the state that is folded from it,
-//! and everybody who waits for it.
+//! One partition that this broker holds, as its leader or as a follower: its replication core, the
+//! state that is folded from it where it leads, and everybody who waits for it.
 //!
 //! ```text
 //! produce ─▶ admission ─▶ (driver appends) ─▶ appended ─▶ high watermark ─▶ wake, reply, commit
 //!                                   (driver syncs) ─▶ synced ──┘
 //! ```
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use towpath_coordinator::groups::{self, Groups, Readers};
 use towpath_coordinator::publishers::{self, Publishers};
-use towpath_metadata::{self as metadata, Metadata};
-use towpath_model::{Durability, KeyValue, LeaderEpoch, Now, Offset, Time, Token, TopicPartition};
+use towpath_model::{
+    BrokerId, Durability, KeyValue, LeaderEpoch, Now, Offset, Time, Token, TopicPartition,
+};
 use towpath_records::BatchHeader;
-use towpath_replication::{Acks, Admission, EpochHistory, Leader, ProduceRefusal, Producers};
+use towpath_replication::{
+    Acks, Admission, EpochHistory, EpochStart, FetchRefusal, InSyncProposal, Incarnation, Lead,
+    Leader, ProduceRefusal, Producers, Replica, ReplicaGrant, ReplicaPosition,
+};
 
 use crate::host::Host;
 use crate::watches::{Condition, Outcome, Watches};
@@ -23,8 +28,6 @@ use crate::watches::{Condition, Outcome, Watches};
 pub enum State {
     /// Only records.
     None,
-    /// The cluster's metadata.
-    Metadata(Box<Host<Metadata>>),
     /// Consumer groups and their offsets.
     Groups(Box<Host<Groups>>),
     /// Results of HTTP publishers.
@@ -40,10 +43,6 @@ pub enum Output {
     Append(Vec<KeyValue>),
     /// A wait is over.
     Wake(Token, Outcome),
-    /// Metadata that is committed now: publish it, and carry out what follows from it.
-    MetadataCommitted(Vec<metadata::Record>),
-    /// Answer of the metadata state machine.
-    MetadataReply(Token, metadata::Reply),
     /// Answer of a group.
     GroupsReply(Token, groups::Reply),
     /// Answer of the publishers' state machine.
@@ -55,18 +54,40 @@ macro_rules! with_host {
     ($state:expr, $host:ident => $body:expr, none => $none:expr) => {
         match $state {
             State::None => $none,
-            State::Metadata($host) => $body,
             State::Groups($host) => $body,
             State::Publishers($host) => $body,
         }
     };
 }
 
-/// A led partition.
+/// Runs `$body` on the replication core, whichever it is.
+macro_rules! with_core {
+    ($role:expr, $core:ident => $body:expr) => {
+        match $role {
+            Role::Leading($core) => $body,
+            Role::Following($core) => $body,
+            Role::Changing => unreachable!("a change of role is one step"),
+        }
+    };
+}
+
+/// What this broker is to a partition.
+#[derive(Debug)]
+enum Role {
+    Leading(Leader),
+    Following(Replica),
+    /// Between the two; nobody ever sees it.
+    Changing,
+}
+
+/// A partition whose replica this broker holds.
+///
+/// Only a leader has folded state; its waits, too, are the leader's, but for those of readers who
+/// wait for the high watermark of a follower.
 #[derive(Debug)]
 pub struct Partition {
     id: TopicPartition,
-    leader: Leader,
+    role: Role,
     state: State,
     /// Who reads what by this partition's committed records; empty unless it holds groups.
     readers: Readers,
@@ -74,13 +95,58 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// A partition whose log, producers and state have been recovered, all of it durable.
+    /// A partition to lead, whose log, producers and state have been recovered, all of it durable.
     pub fn new(id: TopicPartition, leader: Leader, state: State) -> Self {
-        let mut readers = Readers::default();
-        if let State::Groups(host) = &state {
-            host.machine().logged_state().for_each(|record| readers.apply(&record));
+        let readers = readers_of(&state);
+        Partition { id, role: Role::Leading(leader), state, readers, watches: Watches::default() }
+    }
+
+    /// A partition to follow.
+    pub fn followed(id: TopicPartition, replica: Replica) -> Self {
+        Partition {
+            id,
+            role: Role::Following(replica),
+            state: State::None,
+            readers: Readers::default(),
+            watches: Watches::default(),
         }
-        Partition { id, leader, state, readers, watches: Watches::default() }
+    }
+
+    /// Begins to lead, with state folded from the log up to its end. A leader begins a new
+    /// leadership: whoever waits for the old one is told that it is over.
+    pub fn lead(&mut self, lead: Lead, state: State, out: &mut Vec<Output>) {
+        self.resign(Outcome::NotLeader, out);
+        let replica = match std::mem::replace(&mut self.role, Role::Changing) {
+            Role::Leading(leader) => leader.resign(),
+            Role::Following(replica) => replica,
+            Role::Changing => unreachable!("a change of role is one step"),
+        };
+        self.readers = readers_of(&state);
+        self.state = state;
+        self.role = Role::Leading(replica.lead(lead));
+        self.settle(out);
+    }
+
+    /// Follows a leadership, or waits for one (`leader` is `None`). Whoever waits for this broker's
+    /// own is told that it is over.
+    pub fn follow(
+        &mut self,
+        leader: Option<BrokerId>,
+        leader_epoch: LeaderEpoch,
+        out: &mut Vec<Output>,
+    ) {
+        if self.is_led() {
+            self.resign(Outcome::NotLeader, out);
+            self.state = State::None;
+            self.readers = Readers::default();
+            let Role::Leading(leader) = std::mem::replace(&mut self.role, Role::Changing) else {
+                unreachable!("just asked");
+            };
+            self.role = Role::Following(leader.resign());
+        }
+        if let Role::Following(replica) = &mut self.role {
+            replica.follow(leader, leader_epoch);
+        }
     }
 
     /// Which partition this is.
@@ -90,7 +156,35 @@ impl Partition {
 
     /// The leader's core, for questions; `None` where this broker does not lead.
     pub fn leader(&self) -> Option<&Leader> {
-        Some(&self.leader)
+        match &self.role {
+            Role::Leading(leader) => Some(leader),
+            _ => None,
+        }
+    }
+
+    /// The follower's core, for questions; `None` where this broker leads.
+    pub fn replica(&self) -> Option<&Replica> {
+        match &self.role {
+            Role::Following(replica) => Some(replica),
+            _ => None,
+        }
+    }
+
+    fn leading(&mut self) -> &mut Leader {
+        match &mut self.role {
+            Role::Leading(leader) => leader,
+            _ => panic!(
+                "partition {} is not led here, and is asked to do what only a leader does",
+                self.id
+            ),
+        }
+    }
+
+    fn following(&mut self) -> &mut Replica {
+        match &mut self.role {
+            Role::Following(replica) => replica,
+            _ => panic!("partition {} is not followed here, and is asked to follow", self.id),
+        }
     }
 
     /// Whether this broker leads the partition.
@@ -100,37 +194,37 @@ impl Partition {
 
     /// First offset kept.
     pub fn log_start_offset(&self) -> Offset {
-        self.leader.log_start_offset()
+        with_core!(&self.role, core => core.log_start_offset())
     }
 
     /// First offset that is not known to be committed.
     pub fn high_watermark(&self) -> Offset {
-        self.leader.high_watermark()
+        with_core!(&self.role, core => core.high_watermark())
     }
 
     /// First offset of the oldest open transaction, or the high watermark.
     pub fn last_stable_offset(&self) -> Offset {
-        self.leader.last_stable_offset()
+        self.high_watermark()
     }
 
     /// First offset not yet written.
     pub fn log_end_offset(&self) -> Offset {
-        self.leader.log_end_offset()
+        with_core!(&self.role, core => core.log_end_offset())
     }
 
     /// First offset not yet synced to this broker's disk.
     pub fn durable_offset(&self) -> Offset {
-        self.leader.durable_offset()
+        with_core!(&self.role, core => core.durable_offset())
     }
 
     /// The idempotent producers of this partition, as of the log's end.
     pub fn producers(&self) -> &Producers {
-        self.leader.producers()
+        with_core!(&self.role, core => core.producers())
     }
 
     /// The leaderships that wrote the log.
     pub fn epochs(&self) -> &EpochHistory {
-        self.leader.epochs()
+        with_core!(&self.role, core => core.epochs())
     }
 
     /// The folded state, for questions.
@@ -154,24 +248,31 @@ impl Partition {
         header: &BatchHeader,
         acks: Acks,
     ) -> Result<Admission, ProduceRefusal> {
-        self.leader.produce(now, header, acks)
+        match &self.role {
+            Role::Leading(leader) => leader.produce(now, header, acks),
+            _ => panic!("partition {} is not led here", self.id),
+        }
     }
 
     /// A batch (its header with the final base offset) lies in the log.
     pub fn appended(&mut self, now: Now, header: &BatchHeader, out: &mut Vec<Output>) {
-        self.leader.appended(now, header);
+        self.leading().appended(now, header);
         self.settle(out);
     }
 
     /// The log is durable up to `durable_offset` (exclusive).
     pub fn synced(&mut self, now: Now, durable_offset: Offset, out: &mut Vec<Output>) {
-        self.leader.synced(now, durable_offset);
+        match &mut self.role {
+            Role::Leading(leader) => leader.synced(now, durable_offset),
+            Role::Following(replica) => replica.synced(durable_offset),
+            Role::Changing => unreachable!("a change of role is one step"),
+        }
         self.settle(out);
     }
 
     /// The log starts later: records were deleted or have expired.
     pub fn log_start_moved(&mut self, to: Offset, out: &mut Vec<Output>) {
-        self.leader.log_start_moved(to);
+        with_core!(&mut self.role, core => core.log_start_moved(to));
         self.settle(out);
     }
 
@@ -182,19 +283,23 @@ impl Partition {
         durability: Durability,
         out: &mut Vec<Output>,
     ) {
-        self.leader.set_config(min_insync_replicas, durability);
+        match &mut self.role {
+            Role::Leading(leader) => leader.set_config(min_insync_replicas, durability),
+            Role::Following(replica) => replica.set_config(durability),
+            Role::Changing => unreachable!("a change of role is one step"),
+        }
         self.settle(out);
     }
 
     /// Forgets producers that have been idle for longer than `idle`.
     pub fn expire_producers(&mut self, now: Now, idle: Duration) {
-        self.leader.expire_producers(now, idle);
+        with_core!(&mut self.role, core => core.expire_producers(now, idle));
     }
 
     /// What a producer waits for before it is told that everything below `end` is written.
     /// `None`: nothing.
     pub fn acknowledgement(&self, acks: Acks, end: Offset) -> Option<Condition> {
-        match (acks, self.leader.durability()) {
+        match (acks, self.durability()) {
             (Acks::None, _) | (Acks::Leader, Durability::Relaxed) => None,
             (Acks::Leader, Durability::Synced) => Some(Condition::Durable(end)),
             (Acks::All, _) => Some(Condition::HighWatermark(end)),
@@ -204,8 +309,8 @@ impl Partition {
     /// Waits for `condition`, unless it holds already; says whether it does.
     pub fn watch(&mut self, token: Token, condition: Condition) -> bool {
         let reached = match condition {
-            Condition::HighWatermark(offset) => offset <= self.leader.high_watermark(),
-            Condition::Durable(offset) => offset <= self.leader.durable_offset(),
+            Condition::HighWatermark(offset) => offset <= self.high_watermark(),
+            Condition::Durable(offset) => offset <= self.durable_offset(),
         };
         if !reached {
             self.watches.add(token, condition);
@@ -223,20 +328,6 @@ impl Partition {
         self.watches.count()
     }
 
-    /// Asks the metadata; false when this partition does not hold it.
-    pub fn ask_metadata(
-        &mut self,
-        now: Now,
-        token: Token,
-        request: metadata::Request,
-        out: &mut Vec<Output>,
-    ) -> bool {
-        let State::Metadata(host) = &mut self.state else { return false };
-        let records = host.request(now, token, request, self.leader.log_end_offset());
-        self.order(records, out);
-        true
-    }
-
     /// Asks a group; false when this partition holds none.
     pub fn ask_groups(
         &mut self,
@@ -245,8 +336,9 @@ impl Partition {
         request: groups::Request,
         out: &mut Vec<Output>,
     ) -> bool {
+        let end = self.log_end_offset();
         let State::Groups(host) = &mut self.state else { return false };
-        let records = host.request(now, token, request, self.leader.log_end_offset());
+        let records = host.request(now, token, request, end);
         self.order(records, out);
         true
     }
@@ -259,29 +351,30 @@ impl Partition {
         request: publishers::Request,
         out: &mut Vec<Output>,
     ) -> bool {
+        let end = self.log_end_offset();
         let State::Publishers(host) = &mut self.state else { return false };
-        let records = host.request(now, token, request, self.leader.log_end_offset());
+        let records = host.request(now, token, request, end);
         self.order(records, out);
         true
     }
 
     /// Lets time act on the state.
     pub fn expire(&mut self, now: Now, out: &mut Vec<Output>) {
-        let end = self.leader.log_end_offset();
+        let end = self.log_end_offset();
         let records = with_host!(&mut self.state, host => host.expire(now, end), none => return);
         self.order(records, out);
     }
 
     /// Begins to lead with replayed state.
     pub fn resume(&mut self, now: Now, out: &mut Vec<Output>) {
-        let end = self.leader.log_end_offset();
+        let end = self.log_end_offset();
         let records = with_host!(&mut self.state, host => host.resume(now, end), none => return);
         self.order(records, out);
     }
 
     /// The records of the last [`Output::Append`] lie in the log as one batch.
     pub fn records_appended(&mut self, now: Now, header: &BatchHeader, out: &mut Vec<Output>) {
-        self.leader.appended(now, header);
+        self.leading().appended(now, header);
         let (base, end) = (header.base_offset(), header.next_offset());
         with_host!(&mut self.state, host => host.appended(base, end), none => {});
         self.settle(out);
@@ -307,7 +400,82 @@ impl Partition {
 
     /// The epoch in which this broker leads.
     pub fn leader_epoch(&self) -> LeaderEpoch {
-        self.leader.leader_epoch()
+        with_core!(&self.role, core => core.leader_epoch())
+    }
+
+    fn durability(&self) -> Durability {
+        with_core!(&self.role, core => core.durability())
+    }
+
+    /// A follower says where its log ends; says whether there is something to send it.
+    ///
+    /// # Errors
+    /// [`FetchRefusal`].
+    pub fn replica_asks(
+        &mut self,
+        now: Now,
+        follower: Incarnation,
+        position: &ReplicaPosition,
+        out: &mut Vec<Output>,
+    ) -> Result<ReplicaGrant, FetchRefusal> {
+        let granted = self.leading().replica_asks(now, follower, position);
+        self.settle(out);
+        granted
+    }
+
+    /// Asks the controller for an in-sync set.
+    pub fn propose_in_sync(&mut self, proposal: InSyncProposal) {
+        self.leading().propose_in_sync(proposal);
+    }
+
+    /// The controller has refused the set for good.
+    pub fn proposal_refused(&mut self) {
+        self.leading().proposal_refused();
+    }
+
+    /// The controller has decided about this partition, under the same leadership.
+    pub fn decided(
+        &mut self,
+        now: Now,
+        partition_epoch: i32,
+        replicas: &[BrokerId],
+        in_sync: BTreeSet<BrokerId>,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let is_news = self.leading().partition_decided(now, partition_epoch, replicas, in_sync);
+        self.settle(out);
+        is_news
+    }
+
+    /// A batch of the leader lies in this follower's log.
+    pub fn replicated(&mut self, now: Now, header: &BatchHeader, starts: &[EpochStart]) {
+        self.following().appended(now, header, starts);
+    }
+
+    /// What the leader says of its lines, once what came with it is in the log.
+    pub fn leader_told(
+        &mut self,
+        high_watermark: Offset,
+        log_start_offset: Offset,
+        out: &mut Vec<Output>,
+    ) {
+        self.following().leader_told(high_watermark, log_start_offset);
+        self.settle(out);
+    }
+
+    /// This follower's log has been cut.
+    pub fn truncated(&mut self, log_end_offset: Offset, producers: Producers) {
+        self.following().truncated(log_end_offset, producers);
+    }
+
+    /// This follower's log begins anew, at the beginning of its leader's.
+    pub fn started_at(&mut self, offset: Offset, producers: Producers) {
+        self.following().started_at(offset, producers);
+    }
+
+    /// An operator has accepted that committed records are lost.
+    pub fn give_up_committed(&mut self) {
+        self.following().give_up_committed();
     }
 
     /// Passes on an order to append, or settles what needed none.
@@ -322,18 +490,11 @@ impl Partition {
     /// Sets free whatever the offsets of this moment allow. Committed metadata comes before the
     /// replies that rest on it, so that who is told of a topic finds it.
     fn settle(&mut self, out: &mut Vec<Output>) {
-        let high_watermark = self.leader.high_watermark();
-        let woken = self.watches.reached(high_watermark, self.leader.durable_offset());
+        let high_watermark = self.high_watermark();
+        let woken = self.watches.reached(high_watermark, self.durable_offset());
         out.extend(woken.into_iter().map(|token| Output::Wake(token, Outcome::Reached)));
         match &mut self.state {
             State::None => {}
-            State::Metadata(host) => {
-                let freed = host.advance(high_watermark);
-                if !freed.committed.is_empty() {
-                    out.push(Output::MetadataCommitted(freed.committed));
-                }
-                out.extend(freed.replies.into_iter().map(|(t, r)| Output::MetadataReply(t, r)));
-            }
             State::Groups(host) => {
                 let freed = host.advance(high_watermark);
                 freed.committed.iter().for_each(|record| self.readers.apply(record));
@@ -345,6 +506,14 @@ impl Partition {
             }
         }
     }
+}
+
+fn readers_of(state: &State) -> Readers {
+    let mut readers = Readers::default();
+    if let State::Groups(host) = state {
+        host.machine().logged_state().for_each(|record| readers.apply(&record));
+    }
+    readers
 }
 
 #[cfg(test)]

@@ -7,14 +7,15 @@ use towpath_broker::{Output, Partition};
 use towpath_log::Log;
 use towpath_log::disk::Disk;
 use towpath_model::properties::TopicConfig;
-use towpath_model::{Time, TopicName, TopicPartition};
+use towpath_model::{BrokerId, Time, TopicName, TopicPartition};
+use towpath_replication::ReplicaPosition;
 
 use crate::config::log_config;
 use crate::volume::VolumeIndex;
 
 use crate::compact::Compactions;
 
-/// One led partition of this process. Shared by everybody who serves it; alive until the last of
+/// One partition that this process holds a replica of. Shared by everybody who serves it; alive until the last of
 /// them lets go, even when the topic is deleted meanwhile.
 pub(crate) struct Cell<D: Disk> {
     pub(crate) id: TopicPartition,
@@ -54,6 +55,12 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) failed: bool,
     /// Its state could not be written; time does not act on it before this.
     pub(crate) retry_at: Option<Time>,
+    /// Followers that have everything, each with the position at which it waits for more.
+    pub(crate) armed: Vec<(BrokerId, ReplicaPosition)>,
+    /// The partition is on the list of those whose followers are told its lines.
+    pub(crate) awaits_lines: bool,
+    /// When the controller was last asked for an in-sync set.
+    pub(crate) proposed_at: Option<Time>,
 }
 
 impl<D: Disk> Slot<D> {
@@ -101,6 +108,9 @@ impl<D: Disk> Cell<D> {
             compactions: Compactions::default(),
             failed: false,
             retry_at: None,
+            armed: Vec::new(),
+            awaits_lines: false,
+            proposed_at: None,
         };
         let led = AtomicBool::new(slot.leads());
         Cell { id, topic, volume, counted: Counted::default(), led, slot: Mutex::new(slot) }

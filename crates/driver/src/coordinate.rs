@@ -6,7 +6,6 @@ use towpath_broker::{
 use towpath_coordinator::publishers::Publisher;
 use towpath_coordinator::{groups, publishers};
 use towpath_log::disk::Disk;
-use towpath_metadata as metadata;
 use towpath_model::{Now, Token, TopicId, TopicName, TopicPartition};
 
 use crate::cell::Slot;
@@ -29,21 +28,6 @@ pub enum NotCoordinator {
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    /// Asks the metadata; the answer is delivered to `token`.
-    ///
-    /// # Errors
-    /// [`NotCoordinator::NotLeader`] when its log has failed.
-    pub fn ask_metadata(
-        &self,
-        token: Token,
-        request: metadata::Request,
-    ) -> Result<(), NotCoordinator> {
-        let asked = self.step(&self.metadata, |slot, now, out| {
-            slot.leads() && slot.partition.ask_metadata(now, token, request, out)
-        });
-        asked.then_some(()).ok_or(NotCoordinator::NotLeader)
-    }
-
     /// Where a group lives.
     ///
     /// # Errors

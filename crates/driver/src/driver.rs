@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use towpath_broker::{Output, Partition};
 use towpath_log::disk::{Disk, Space};
-use towpath_metadata::{Address, Image, Overrides};
+use towpath_metadata::{Address, Image, Overrides, Role};
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPartition, Uuid};
 use towpath_records::{BatchBuilder, BatchHeader, Compression};
@@ -18,6 +18,9 @@ use crate::deadlines::Deadlines;
 use crate::lag::LagWatch;
 use crate::locate::Found;
 use crate::offline::Offline;
+use crate::open::OpenError;
+use crate::quorum::{Doorkeeper, Formation, Quorum, Removed, Station, own_number};
+use crate::replicas::{Feeds, Proposals, Rounds};
 use crate::retire::GuardBook;
 use crate::room::Room;
 use crate::scrub::ScrubTotals;
@@ -42,6 +45,12 @@ pub struct Settings {
     pub addresses: Vec<Address>,
     /// Data directories that are gone for good, and with them what they held.
     pub forgotten_directories: Vec<Uuid>,
+    /// Where this broker stands.
+    pub rack: Option<String>,
+    /// What it is there for.
+    pub role: Role,
+    /// How it comes to its quorum, where the data directory does not know yet.
+    pub formation: Formation,
 }
 
 /// Everything one broker does to its disk, for any clock and any net. Shared by everybody who
@@ -56,12 +65,23 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) missing: Vec<MissingVolume>,
     /// What lay where when the broker started.
     pub(crate) found: Found,
-    /// Every led partition but the metadata's.
+    /// Every partition that is open, led or followed.
     pub(crate) cells: RwLock<BTreeMap<TopicPartition, Arc<Cell<D>>>>,
-    pub(crate) metadata: Arc<Cell<D>>,
+    pub(crate) quorum: Quorum<D>,
+    pub(crate) station: Mutex<Station>,
+    pub(crate) doorkeeper: Mutex<Doorkeeper>,
+    /// What the metadata said of partitions that were removed, for those whose files are still there.
+    pub(crate) removed: Mutex<Removed>,
+    /// Why this broker could not open what it holds.
+    pub(crate) unserved: Mutex<Option<OpenError>>,
+    pub(crate) feeds: Feeds,
+    /// Partitions whose followers are to be told its lines.
+    pub(crate) lines_due: Mutex<Vec<Arc<Cell<D>>>>,
+    pub(crate) rounds: Mutex<Rounds>,
+    pub(crate) proposals: Mutex<Proposals>,
     /// Committed metadata, for readers.
     pub(crate) image: RwLock<Image>,
-    /// Held from a step of the metadata until its outputs are carried out. Without it, a request
+    /// Held from a step of the quorum until what follows from it is carried out. Without it, a request
     /// that comes when a record is committed and not yet published is told of a topic that nobody
     /// can find.
     pub(crate) publishing: Mutex<()>,
@@ -219,17 +239,24 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         lock: impl FnOnce() -> Option<MutexGuard<'c, Slot<D>>>,
         act: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> R,
     ) -> Option<R> {
-        // Whoever is answered on the ground of committed metadata must find it published.
-        let is_metadata = Arc::ptr_eq(cell, &self.metadata);
-        let _publishing =
-            is_metadata.then(|| self.publishing.lock().expect("no panic holds the turn"));
         let now = self.clock.now();
         let mut out = Vec::new();
         let mut slot = lock()?;
+        let lines = (slot.partition.high_watermark(), slot.partition.log_start_offset());
         let result = act(&mut slot, now, &mut out);
         self.append_ordered(cell, &mut slot, now, &mut out);
         self.reschedule(cell.id, &mut slot);
+        let mut fed = Vec::new();
+        if !slot.armed.is_empty() {
+            if lines != (slot.partition.high_watermark(), slot.partition.log_start_offset()) {
+                self.want_lines(cell, &mut slot);
+            }
+            fed = slot.take_fed();
+        }
         drop(slot);
+        for (follower, position) in fed {
+            self.feed(follower, vec![(cell.id, position)], Vec::new());
+        }
         self.carry_out(out);
         Some(result)
     }
@@ -329,20 +356,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             match order {
                 Output::Append(_) => unreachable!("appended under the lock"),
                 Output::Wake(token, outcome) => self.deliver(token, Delivery::Wait(outcome)),
-                Output::MetadataReply(token, reply) => {
-                    self.deliver(token, Delivery::Metadata(reply));
-                }
                 Output::GroupsReply(token, reply) => self.deliver(token, Delivery::Groups(reply)),
                 Output::PublishersReply(token, reply) => {
                     self.deliver(token, Delivery::Publishers(reply));
                 }
-                Output::MetadataCommitted(records) => self.metadata_committed(&records),
             }
         }
     }
 
-    fn deliver(&self, token: Token, delivery: Delivery) {
-        self.net.deliver(token, delivery);
+    pub(crate) fn deliver(&self, token: Token, delivery: Delivery) {
+        match own_number(token) {
+            Some(number) => self.own_answer(number, delivery),
+            None => self.net.deliver(token, delivery),
+        }
     }
 
     /// A partition that the metadata says is led here, looked up by name.

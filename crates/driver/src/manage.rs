@@ -53,9 +53,10 @@ pub(crate) struct Moved {
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Publishes committed records to readers and carries out what they mean for this broker's
-    /// partitions. Called in log order, with whole decisions: nobody sees half of a topic, and a
+    /// partitions. Called in log order, with whole decisions: nobody sees half of a topic, and a new
     /// partition is led before anybody can see it.
     pub(crate) fn metadata_committed(&self, records: &[metadata::Record]) {
+        let is_serving = self.broker_epoch().is_some();
         let mut image = self.image.write().expect("no panic holds the image");
         let mut effects = Vec::with_capacity(records.len());
         for record in records {
@@ -67,15 +68,57 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             image.apply(record);
             effects.push((effect, name));
         }
+        let mut changed = Vec::new();
         for (effect, _) in &effects {
-            if let Effect::PartitionChanged(id) = effect {
-                self.open_changed(&image, *id);
+            if let Effect::PartitionChanged(id) = effect
+                && is_serving
+            {
+                if self.cell(*id).is_some() {
+                    changed.push(*id);
+                } else {
+                    self.open_changed(&image, *id);
+                }
             }
         }
+        let registered = self.registered_in(&image);
         drop(image);
+        changed.into_iter().for_each(|id| self.follow_image(id));
         for (effect, name) in effects {
             self.follow(effect, name.as_ref());
         }
+        if self.note_registration(registered) {
+            self.begin_to_serve();
+        }
+    }
+
+    /// The metadata as a whole has come: this broker was too far behind for the records between.
+    pub(crate) fn metadata_restored(&self, new: Image) {
+        let registered = self.registered_in(&new);
+        let gone: Vec<Arc<Cell<D>>> = {
+            let mut image = self.image.write().expect("no panic holds the image");
+            *image = new;
+            let is_known = |id: TopicPartition| image.topic_by_id(id.topic).is_some();
+            self.cells().into_iter().filter(|cell| !is_known(cell.id)).collect()
+        };
+        // Their topics were deleted, by records that were not sent. That is no order to delete
+        // records: the next start sets them aside.
+        for cell in gone {
+            self.cells.write().expect("no panic holds the map").remove(&cell.id);
+            self.close(&cell, Outcome::NotLeader);
+            tracing::warn!(topic = %cell.topic, partition = %cell.id.partition,
+                "the metadata does not know this partition's topic any more: its files are left alone");
+        }
+        if self.note_registration(registered) {
+            self.begin_to_serve();
+        } else if registered.is_some() {
+            self.follow_whole_image();
+        }
+    }
+
+    /// The epoch of this process's registration, if the image has it.
+    fn registered_in(&self, image: &Image) -> Option<i64> {
+        let broker = image.broker(self.settings.broker_id)?;
+        (broker.incarnation == self.settings.incarnation).then_some(broker.epoch)
     }
 
     fn follow(&self, effect: Effect, deleted: Option<&TopicName>) {
@@ -101,13 +144,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     fn open_changed(&self, image: &Image, id: TopicPartition) {
         let Some(topic) = image.topic_by_id(id.topic) else { return };
-        if let Err(error) = self.open_if_led(image, topic, id.partition) {
+        if let Err(error) = self.open_if_held(image, topic, id.partition) {
             tracing::error!(topic = %topic.name, %error, "cannot open a new partition");
         }
     }
 
     /// The records go from the disk in the next upkeep: until then who reads them may go on.
-    fn forget_partition(&self, id: TopicPartition) {
+    pub(crate) fn forget_partition(&self, id: TopicPartition) {
         let removed = self.cells.write().expect("no panic holds the map").remove(&id);
         self.delete_offline(id);
         if let Some(cell) = removed {
@@ -124,7 +167,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    fn reconfigure(&self, topic: TopicId) {
+    pub(crate) fn reconfigure(&self, topic: TopicId) {
         let config = {
             let image = self.image();
             let Some(topic) = image.topic_by_id(topic) else { return };

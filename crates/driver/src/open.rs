@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use towpath_broker::{Host, Outcome, State};
+use towpath_broker::Outcome;
 use towpath_log::disk::Disk;
 use towpath_log::{
-    DamagedRange, DataDirectory, Identity, LastStop, LogConfig, LogError, LogPlace, Recovery,
-    WriteAheadLimits,
+    DamagedRange, DataDirectory, Identity, LastStop, LogError, LogPlace, Recovery, WriteAheadLimits,
 };
-use towpath_metadata::{self as metadata, Image, Metadata, PartitionState, Topic};
+use towpath_metadata::{self as metadata, Image, PartitionState, Topic};
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::TopicConfig;
 use towpath_model::{BrokerId, PartitionIndex, TopicName, TopicPartition, Uuid};
@@ -20,8 +19,9 @@ use crate::cell::Cell;
 use crate::config::log_config;
 use crate::driver::{Driver, Settings};
 use crate::locate::{Found, Located, open_others};
-use crate::manage::NOBODY;
-use crate::recover::{Leadership, RecoverError, lead, replay, state_of_topic};
+use crate::quorum::{Opened, Station};
+use crate::recover::{Held, RecoverError, follow, lead, state_of_topic};
+use crate::replicas::Feeds;
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
@@ -82,15 +82,8 @@ pub enum OpenError {
     },
 }
 
-/// The name under which the metadata log appears in messages.
-pub(crate) const METADATA_TOPIC: &str = "__cluster_metadata";
-
-/// Partitions that a record says were removed, with their topics' names.
-type Removed = BTreeMap<TopicPartition, TopicName>;
-
-fn metadata_id() -> TopicPartition {
-    TopicPartition { topic: Uuid::METADATA_TOPIC, partition: PartitionIndex(0) }
-}
+/// How many ticks of its clock a quorum of one may need to elect itself.
+const ELECTION_TICKS_MAX: usize = 100;
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Recovers everything in `path` and begins to lead it. On an empty or missing directory,
@@ -148,14 +141,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             tracing::error!(path = %path.display(), places = report.damaged_places,
                 "the write-ahead file has places that were synced and are unreadable");
         }
-        let (metadata, removed) =
-            open_metadata(&directory, &settings, &clock).map_err(OpenError::Metadata)?;
-        let image = match metadata.lock().partition.state() {
-            State::Metadata(host) => host.machine().image().clone(),
-            _ => unreachable!("the metadata partition holds the metadata"),
-        };
-        let mut known =
-            image.broker(settings.broker_id).map_or_else(Vec::new, |b| b.directories.clone());
+        let Opened { quorum, image, newest, removed } =
+            Opened::open(&directory, &settings).map_err(OpenError::Metadata)?;
+        let last = newest.broker(settings.broker_id);
+        let last_epoch = last.map(|broker| broker.epoch);
+        let mut known = last.map_or_else(Vec::new, |broker| broker.directories.clone());
         known.retain(|id| !settings.forgotten_directories.contains(id));
         let new_id = || new_identity().directory_id;
         let others = open_others(&directory, places.collect(), &known, limits, new_id, boot_id)?;
@@ -167,7 +157,21 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
         let mut volumes = vec![Volume::new(VolumeIndex::FIRST, path, directory)];
         volumes.extend(others.volumes);
-        let found = Found::look(&volumes, &image).map_err(OpenError::storage)?;
+        let found = Found::look(&volumes, &newest).map_err(OpenError::storage)?;
+        let was_clean = report.was_clean() && others.were_clean;
+        let registration = metadata::Registration {
+            id: settings.broker_id,
+            incarnation: settings.incarnation,
+            role: settings.role,
+            rack: settings.rack.clone(),
+            addresses: settings.addresses.clone(),
+            directories: directory_ids(&volumes, &known),
+            offline: others.missing.iter().filter_map(|missing| missing.id).collect(),
+            // The mark of a clean stop is removed at every start, so the process that left it was the
+            // last one that registered.
+            clean_since: last_epoch.filter(|_| was_clean),
+            lost_power: report.last_stop == LastStop::SystemEnded,
+        };
         let driver = Arc::new(Driver {
             clock,
             net,
@@ -176,8 +180,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             missing: others.missing,
             found,
             cells: RwLock::new(BTreeMap::new()),
-            metadata,
-            image: RwLock::new(image.clone()),
+            quorum,
+            station: Mutex::new(Station::new(registration)),
+            doorkeeper: Mutex::default(),
+            removed: Mutex::new(removed),
+            unserved: Mutex::default(),
+            feeds: Feeds::default(),
+            lines_due: Mutex::default(),
+            rounds: Mutex::default(),
+            proposals: Mutex::default(),
+            image: RwLock::new(image),
             publishing: Mutex::new(()),
             deadlines: Mutex::default(),
             offline: Mutex::default(),
@@ -189,12 +201,44 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             disk_pressed: AtomicBool::new(false),
         });
         driver.volumes().for_each(|volume| driver.look_at_room(volume));
-        // Opens partitions whose leader epoch it raises.
-        driver.register(report.was_clean() && others.were_clean, &known)?;
-        let image = driver.image().clone();
-        driver.open_all(&image)?;
-        driver.sort_out_strangers(&image, &removed)?;
+        // What is certain already: who takes part, for one.
+        driver.quorum_step(|_, _, _| ());
+        driver.sync_all();
+        if driver.quorum.lock().is_sole_voter() {
+            driver.start_alone()?;
+        }
         Ok(driver)
+    }
+
+    /// A quorum of one elects itself, registers, and leads what it has, before anybody asks.
+    fn start_alone(&self) -> Result<(), OpenError> {
+        for _ in 0..ELECTION_TICKS_MAX {
+            self.quorum_step(|slot, _, _| slot.tick_once());
+            self.sync_all();
+            if self.is_controller() {
+                break;
+            }
+        }
+        self.register();
+        self.sync_all();
+        if let Some(error) = self.take_unserved() {
+            return Err(error);
+        }
+        if self.broker_epoch().is_none() {
+            return Err(OpenError::NotRegistered);
+        }
+        Ok(())
+    }
+
+    fn sync_all(&self) {
+        while self.has_unsynced() {
+            self.sync_round();
+        }
+    }
+
+    /// Why this broker could not open what it holds, if so: it serves nothing then.
+    pub fn take_unserved(&self) -> Option<OpenError> {
+        self.unserved.lock().expect("no panic holds the error").take()
     }
 }
 
@@ -208,76 +252,44 @@ fn refuse_another_brokers<D: Disk>(disk: &D, path: &Path, me: BrokerId) -> Resul
     }
 }
 
-fn open_metadata<D: Disk, C: Clock>(
-    directory: &DataDirectory<D>,
-    settings: &Settings,
-    clock: &C,
-) -> Result<(Arc<Cell<D>>, Removed), RecoverError> {
-    let (log, recovery) = directory.open_log(LogPlace::Metadata, LogConfig::default())?;
-    recovery.refuse_damage()?;
-    let (mut names, mut removed) = (BTreeMap::new(), Removed::new());
-    let empty = Metadata::new(settings.broker_id, settings.statics.clone());
-    let machine = replay(empty, &log, |record| match record {
-        metadata::Record::Topic { id, name, .. } => {
-            names.insert(*id, name.clone());
-        }
-        metadata::Record::PartitionRemoved { partition } => {
-            removed.extend(names.get(&partition.topic).map(|name| (*partition, name.clone())));
-        }
-        _ => {}
-    })?;
-    let partition = PartitionState::new(vec![settings.broker_id]);
-    let config = Arc::new(TopicConfig::default());
-    let state = State::Metadata(Box::new(Host::new(machine)));
-    let leadership = Leadership {
-        id: metadata_id(),
-        me: settings.broker_id,
-        partition: &partition,
-        config: &config,
-        // Nobody produces here.
-        producers_max: 1,
-    };
-    let partition = lead(&leadership, state, &log, clock.now())?;
-    let topic = TopicName::new(METADATA_TOPIC).expect("a valid name");
-    let volume = VolumeIndex::FIRST;
-    Ok((Arc::new(Cell::new(metadata_id(), topic, volume, partition, log, config)), removed))
+/// The ids of the data directories that there are, and of those that there were and that nobody has
+/// given up.
+fn directory_ids<D: Disk>(volumes: &[Volume<D>], known: &[Uuid]) -> Vec<Uuid> {
+    let mut ids: Vec<Uuid> =
+        volumes.iter().map(|volume| volume.directory.identity().directory_id).collect();
+    let absent: Vec<Uuid> = known.iter().copied().filter(|id| !ids.contains(id)).collect();
+    ids.extend(absent);
+    ids
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    /// Says that this broker has started, before it leads anything: after a stop that was not clean
-    /// its partitions get a new leader epoch. Returns when that is durable.
-    fn register(&self, was_clean: bool, known: &[Uuid]) -> Result<(), OpenError> {
-        self.resume(&self.metadata);
-        let me = self.settings.broker_id;
-        // The mark of a clean stop is removed at every start, so the process that left it was the
-        // last one that registered.
-        let last = self.image().broker(me).map(|broker| broker.epoch);
-        let registration = metadata::Registration {
-            id: me,
-            incarnation: self.settings.incarnation,
-            role: metadata::Role::Broker,
-            rack: None,
-            addresses: self.settings.addresses.clone(),
-            directories: self.directory_ids(known),
-            clean_since: last.filter(|_| was_clean),
-            offline: Vec::new(),
-            // Where nobody could lead meanwhile, it makes no difference.
-            lost_power: true,
-        };
-        let asked = self.ask_metadata(NOBODY, metadata::Request::RegisterBroker(registration));
-        while self.has_unsynced() {
-            self.sync_round();
+    /// This process is registered: from now on what the metadata says of this broker is about it.
+    /// Opens whatever it holds, and sets aside what nobody knows.
+    pub(crate) fn begin_to_serve(&self) {
+        let image = self.image().clone();
+        match self.open_all(&image).and_then(|()| self.sort_out_strangers(&image)) {
+            Ok(()) => self.note_ready(),
+            Err(error) => {
+                tracing::error!(%error, "this broker cannot serve what it holds");
+                *self.unserved.lock().expect("no panic holds the error") = Some(error);
+            }
         }
-        // An earlier process of this broker has left a registration too: only a newer one says that
-        // the leader epochs were raised.
-        let registered = self.image().broker(me).map(|broker| broker.epoch);
-        if asked.is_err() || registered <= last {
-            return Err(OpenError::NotRegistered);
-        }
-        Ok(())
     }
 
-    /// Opens every partition that is led here; one that cannot be read keeps no other from it. Where
+    /// Brings everything in line with an image that came as a whole.
+    pub(crate) fn follow_whole_image(&self) {
+        let image = self.image().clone();
+        let ids: Vec<TopicPartition> = self.cells().iter().map(|cell| cell.id).collect();
+        ids.into_iter().for_each(|id| self.follow_image(id));
+        for topic in image.topics() {
+            self.reconfigure(topic.id);
+        }
+        if let Err(error) = self.open_all(&image) {
+            tracing::error!(%error, "partitions of this broker cannot be opened");
+        }
+    }
+
+    /// Opens every partition that lies here; one that cannot be read keeps no other from it. Where
     /// the disk takes no writes, that is the error.
     fn open_all(&self, image: &Image) -> Result<(), OpenError> {
         let mut all = Vec::new();
@@ -287,7 +299,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let failed = Mutex::new(BTreeMap::new());
         self.clock.for_each(all.len(), &|nth| {
             let (topic, partition) = all[nth];
-            if let Err(error) = self.open_if_led(image, topic, PartitionIndex(partition)) {
+            if let Err(error) = self.open_if_held(image, topic, PartitionIndex(partition)) {
                 failed.lock().expect("no panic holds the errors").insert(nth, error);
             }
         });
@@ -295,19 +307,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         failed.into_values().next().map_or(Ok(()), Err)
     }
 
-    /// The ids of the data directories that there are, and of those that there were and that nobody
-    /// has given up.
-    fn directory_ids(&self, known: &[Uuid]) -> Vec<Uuid> {
-        let open = self.volumes.iter().map(|volume| volume.directory.identity().directory_id);
-        let mut ids: Vec<Uuid> = open.collect();
-        let absent: Vec<Uuid> = known.iter().copied().filter(|id| !ids.contains(id)).collect();
-        ids.extend(absent);
-        ids
-    }
-
-    /// Opens a partition of `topic` if this broker leads it and has not opened it yet. Its state
-    /// has begun to lead before anybody can ask it.
-    pub(crate) fn open_if_led(
+    /// Opens a partition of `topic` if this broker holds a replica and has not opened it yet. Where it
+    /// leads, its state has begun to lead before anybody can ask it.
+    pub(crate) fn open_if_held(
         &self,
         image: &Image,
         topic: &Topic,
@@ -315,8 +317,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<(), OpenError> {
         let id = TopicPartition { topic: topic.id, partition };
         let at = usize::try_from(partition.0).unwrap_or(usize::MAX);
-        let Some(leadership) = topic.partitions.get(at) else { return Ok(()) };
-        if leadership.leader != Some(self.settings.broker_id) || self.cell(id).is_some() {
+        let Some(state) = topic.partitions.get(at) else { return Ok(()) };
+        if !state.replicas.contains(&self.settings.broker_id) || self.cell(id).is_some() {
             return Ok(());
         }
         let volume = match self.located(id, topic.internal) {
@@ -328,7 +330,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
         };
         let config = Arc::new(image.effective_config(topic));
-        let opened = self.open_partition(id, volume, image, topic, leadership, &config);
+        let opened = self.open_partition(id, volume, image, topic, state, &config);
         let cell = match opened {
             Ok(cell) => cell,
             Err(error) if error.is_of_one_partition() => {
@@ -344,12 +346,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if !topic.internal {
             self.volume(volume).placed.fetch_add(1, Ordering::Relaxed);
         }
-        self.resume(&cell);
+        let leads = cell.lock().leads();
+        if leads {
+            self.resume(&cell);
+        }
         self.cells.write().expect("no panic holds the map").insert(id, Arc::clone(&cell));
         // The timer passes over a deadline of a partition that it does not find.
         let mut slot = cell.lock();
         slot.scheduled = slot.next_deadline();
         self.schedule(id, slot.scheduled);
+        drop(slot);
+        self.ask_leader_of(&cell, state.leader);
         Ok(())
     }
 
@@ -359,7 +366,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         volume: VolumeIndex,
         image: &Image,
         topic: &Topic,
-        leadership: &PartitionState,
+        partition: &PartitionState,
         config: &Arc<TopicConfig>,
     ) -> Result<Arc<Cell<D>>, RecoverError> {
         let place = place_of(id, &topic.name);
@@ -367,15 +374,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let (log, recovery) = directory.open_log(place, log_config(config, id))?;
         report(&recovery, &topic.name);
         let broker_config = image.broker_config();
-        let state = state_of_topic(&topic.name, &broker_config, &log)?;
-        let leadership = Leadership {
-            id,
-            me: self.settings.broker_id,
-            partition: leadership,
-            config,
-            producers_max: broker_config.producers_per_partition_max,
+        let me = self.settings.broker_id;
+        let producers_max = broker_config.producers_per_partition_max;
+        let held = Held { id, me, partition, config, producers_max };
+        let partition = if partition.leader == Some(me) {
+            let state = state_of_topic(&topic.name, &broker_config, &log)?;
+            lead(&held, state, &log, self.clock.now())?
+        } else {
+            follow(&held, &log, self.clock.now())?
         };
-        let partition = lead(&leadership, state, &log, self.clock.now())?;
         let (name, config) = (topic.name.clone(), Arc::clone(config));
         Ok(Arc::new(Cell::new(id, name, volume, partition, log, config)))
     }
@@ -387,15 +394,28 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Data whose topic the metadata does not know is set aside, never deleted: a lost metadata
     /// record must not cost records (the way a streaming system once lost whole streams). What a
     /// record says was removed is removed, if a crash came between that record and the disk.
-    fn sort_out_strangers(&self, image: &Image, removed: &Removed) -> Result<(), OpenError> {
+    ///
+    /// A replica that was moved away is removed too: the metadata names the partition, and others as
+    /// those who hold it.
+    fn sort_out_strangers(&self, image: &Image) -> Result<(), OpenError> {
+        let removed = std::mem::take(&mut *self.removed.lock().expect("no panic holds the list"));
         let found_in = |volume: &Volume<D>| volume.directory.logs_on_disk();
         for volume in &self.volumes {
             for found in found_in(volume).map_err(OpenError::storage)? {
                 let id = TopicPartition { topic: found.topic, partition: found.partition };
-                if self.cell(id).is_some() || image.topic_by_id(found.topic).is_some() {
+                let directory = &volume.directory;
+                if let Some(topic) = image.topic_by_id(found.topic) {
+                    let at = usize::try_from(found.partition.0).unwrap_or(usize::MAX);
+                    let me = self.settings.broker_id;
+                    if topic.partitions.get(at).is_some_and(|held| !held.replicas.contains(&me)) {
+                        let place = place_of(id, &topic.name);
+                        directory.delete_log(place).map_err(OpenError::storage)?;
+                    }
                     continue;
                 }
-                let directory = &volume.directory;
+                if self.cell(id).is_some() {
+                    continue;
+                }
                 if let Some(name) = removed.get(&id)
                     && !mutant::is_on(Mutant::DeletionNotFinished)
                 {
@@ -419,8 +439,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.stop_compacting();
         self.volumes.iter().for_each(|volume| self.want_flush(volume));
         self.sync_round();
-        let mut cells = self.cells();
-        cells.push(Arc::clone(&self.metadata));
+        let cells = self.cells();
+        self.quorum_step(|slot, _, orders| slot.leave(orders));
         for cell in &cells {
             self.save_snapshot(cell);
             self.close(cell, Outcome::NotLeader);
@@ -434,7 +454,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     fn close_volume(&self, volume: &Volume<D>, cells: &[Arc<Cell<D>>]) -> Result<(), LogError> {
         let here = cells.iter().filter(|cell| cell.volume == volume.index);
         let mut slots: Vec<_> = here.map(|cell| cell.lock()).collect();
-        volume.directory.close(slots.iter_mut().map(|slot| &mut slot.log))
+        let mut quorum = (volume.index == VolumeIndex::FIRST).then(|| self.quorum.lock());
+        let metadata = quorum.iter_mut().map(|slot| &mut slot.log);
+        volume.directory.close(slots.iter_mut().map(|slot| &mut slot.log).chain(metadata))
     }
 }
 

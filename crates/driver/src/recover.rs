@@ -13,7 +13,7 @@ use towpath_model::{
     TopicPartition,
 };
 use towpath_records::{Scratch, records};
-use towpath_replication::{EpochHistory, Leader, LeaderStart, Producers};
+use towpath_replication::{EpochHistory, Leader, LeaderStart, Producers, Replica, ReplicaStart};
 
 use crate::cell::Slot;
 use crate::config::{groups_config, publishers_config};
@@ -99,8 +99,8 @@ pub(crate) fn state_of_topic<D: Disk>(
     }
 }
 
-/// What a leader is told besides its log.
-pub(crate) struct Leadership<'a> {
+/// What a replica's core is told besides its log.
+pub(crate) struct Held<'a> {
     pub(crate) id: TopicPartition,
     pub(crate) me: BrokerId,
     pub(crate) partition: &'a PartitionState,
@@ -111,13 +111,13 @@ pub(crate) struct Leadership<'a> {
 
 /// Begins to lead a recovered log. Everything in it is durable: recovery has synced it.
 pub(crate) fn lead<D: Disk>(
-    leadership: &Leadership<'_>,
+    held: &Held<'_>,
     state: State,
     log: &Log<D>,
     now: Now,
 ) -> Result<Partition, RecoverError> {
-    let (producers, epochs) = producers_and_epochs(leadership, log, now)?;
-    let Leadership { id, me, partition, config, .. } = *leadership;
+    let (producers, epochs) = producers_and_epochs(held, log, now)?;
+    let Held { id, me, partition, config, .. } = *held;
     let leader = Leader::new(LeaderStart {
         me,
         leader_epoch: partition.leader_epoch,
@@ -137,16 +137,50 @@ pub(crate) fn lead<D: Disk>(
     Ok(Partition::new(id, leader, state))
 }
 
+/// Begins to follow with a recovered log. What of it is committed its leader will say.
+pub(crate) fn follow<D: Disk>(
+    held: &Held<'_>,
+    log: &Log<D>,
+    now: Now,
+) -> Result<Partition, RecoverError> {
+    let (producers, epochs) = producers_and_epochs(held, log, now)?;
+    let Held { id, me, partition, config, .. } = *held;
+    let replica = Replica::new(ReplicaStart {
+        me,
+        leader: partition.leader,
+        leader_epoch: partition.leader_epoch,
+        log_start_offset: log.log_start_offset(),
+        log_end_offset: log.log_end_offset(),
+        durable_offset: log.durable_offset(),
+        high_watermark: log.log_start_offset(),
+        durability: config.durability,
+        producers,
+        epochs,
+    });
+    Ok(Partition::followed(id, replica))
+}
+
 /// A batch names its leadership outside of its checksum. One that cannot be, because it comes after
 /// this leadership, is damage there and nowhere else: it is no part of the history. Nor does a header
 /// that cannot be read, in a segment that no recovery scans, keep the broker from starting.
 fn producers_and_epochs<D: Disk>(
-    leadership: &Leadership<'_>,
+    held: &Held<'_>,
     log: &Log<D>,
     now: Now,
 ) -> Result<(Producers, EpochHistory), RecoverError> {
-    let producers_max = leadership.producers_max;
-    let led = LeaderEpoch(0)..=leadership.partition.leader_epoch;
+    read_producers(held.id, held.partition.leader_epoch, held.producers_max, log, now)
+        .map_err(RecoverError::Log)
+}
+
+/// What the log up to its end says of its producers, and of leaderships up to `latest`.
+pub(crate) fn read_producers<D: Disk>(
+    id: TopicPartition,
+    latest: LeaderEpoch,
+    producers_max: usize,
+    log: &Log<D>,
+    now: Now,
+) -> Result<(Producers, EpochHistory), LogError> {
+    let led = LeaderEpoch(0)..=latest;
     let saved = log
         .load_producers(log.log_end_offset())
         .and_then(|(at, payload)| Some((at, decode_snapshot(&payload, now, producers_max)?)))
@@ -163,7 +197,7 @@ fn producers_and_epochs<D: Disk>(
         for header in log.headers(from) {
             let header = match header {
                 Err(LogError::Corrupt { from, to, .. }) if from < to => {
-                    tracing::error!(partition = %leadership.id, %from, %to,
+                    tracing::error!(partition = %id, %from, %to,
                         "damaged records: who produced them is not known any more");
                     damaged_to = Some(to);
                     break;
@@ -176,7 +210,7 @@ fn producers_and_epochs<D: Disk>(
             if led.contains(&header.leader_epoch()) {
                 epochs.enter(header.leader_epoch(), header.base_offset());
             } else {
-                tracing::warn!(partition = %leadership.id, offset = %header.base_offset(),
+                tracing::warn!(partition = %id, offset = %header.base_offset(),
                     leader_epoch = %header.leader_epoch(),
                     "a batch names a leader epoch that never was");
             }

@@ -4,7 +4,7 @@
 //! the disk works; what is appended meanwhile belongs to the next round. Each data directory has
 //! its own rounds.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use towpath_broker::{Outcome, State};
@@ -15,6 +15,8 @@ use towpath_model::mutant::{self, Mutant};
 
 use crate::cell::Cell;
 use crate::driver::Driver;
+use crate::quorum::QuorumRound;
+use crate::replicas::{Positions, collect};
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
@@ -33,6 +35,8 @@ pub struct SyncReport {
 /// them: taken under each partition's lock, durable, published.
 pub struct Round<D: Disk> {
     volume: VolumeIndex,
+    /// What the metadata quorum has in it.
+    quorum: Option<QuorumRound<D>>,
     /// Whose bytes they are; the other two follow its order.
     cells: Vec<Arc<Cell<D>>>,
     dirty: Vec<Dirty<D>>,
@@ -56,6 +60,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Whether a round in this data directory would have work.
     pub fn has_unsynced_in(&self, volume: VolumeIndex) -> bool {
         !self.volume(volume).unsynced.lock().expect("no panic holds the list").is_empty()
+            || volume == VolumeIndex::FIRST && self.quorum.lock().awaits_sync
     }
 
     /// One round in every data directory, one after the other.
@@ -100,11 +105,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let waiting = std::mem::take(&mut *unsynced.lock().expect("no panic holds the list"));
         let mut round = Round {
             volume,
+            quorum: self.begin_quorum_round(volume),
             cells: Vec::new(),
             dirty: Vec::new(),
             committed: Vec::new(),
             taken: Duration::ZERO,
         };
+        let positions = Mutex::default();
         round.cells.reserve(waiting.len());
         round.dirty.reserve(waiting.len());
         for cell in waiting {
@@ -119,10 +126,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     round.cells.push(cell);
                 }
                 // Whoever moved the log start has synced it meanwhile.
-                None => self.publish_durable(&cell, None),
+                None => self.publish_durable(&cell, None, &positions),
             }
         }
-        if !round.dirty.is_empty() {
+        self.tell_durable(positions.into_inner().expect("no panic holds a list of positions"));
+        if !round.dirty.is_empty() || round.quorum.is_some() {
             self.volume(volume).round_begins(self.clock.now().time);
         }
         round
@@ -130,12 +138,26 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// Lets the disk make it durable, with no partition's lock held. Nobody hears of it yet.
     pub fn commit_round(&self, round: &mut Round<D>) {
-        let dirty = std::mem::take(&mut round.dirty);
-        if !dirty.is_empty() {
-            let began = self.clock.now().time;
-            round.committed = self.volume(round.volume).directory.commit(dirty);
-            round.taken = self.clock.now().time - began;
+        let mut dirty = std::mem::take(&mut round.dirty);
+        if dirty.is_empty() && round.quorum.is_none() {
+            return;
         }
+        let began = self.clock.now().time;
+        let directory = &self.volume(round.volume).directory;
+        let mut has_entries = false;
+        if let Some(quorum) = &mut round.quorum {
+            self.save_vote(directory, quorum);
+            let entries = quorum.take_dirty();
+            has_entries = entries.is_some();
+            dirty.extend(entries);
+        }
+        if !dirty.is_empty() {
+            round.committed = directory.commit(dirty);
+        }
+        if let Some(quorum) = &mut round.quorum {
+            quorum.committed = if has_entries { round.committed.pop() } else { None };
+        }
+        round.taken = self.clock.now().time - began;
     }
 
     /// Tells the partitions what became of it; the round is over.
@@ -147,12 +169,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     fn publish_round(&self, round: Round<D>) -> SyncReport {
-        let Round { cells, committed, taken, .. } = round;
+        let Round { cells, committed, taken, quorum, .. } = round;
         let mut report = SyncReport { partitions: committed.len(), failed: 0, taken };
+        if let Some(quorum) = quorum {
+            report.partitions += 1;
+            report.failed += usize::from(!self.publish_quorum_round(quorum));
+        }
+        let positions = Mutex::default();
         for (cell, committed) in cells.iter().zip(committed) {
             assert_eq!(cell.id, committed.partition());
             match committed.result() {
-                Ok(()) => self.publish_durable(cell, Some(&committed)),
+                Ok(()) => self.publish_durable(cell, Some(&committed), &positions),
                 Err(error) => {
                     tracing::error!(partition = %cell.id, topic = %cell.topic, %error,
                         "sync failed: the partition takes no writes");
@@ -161,10 +188,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
             }
         }
+        self.tell_durable(positions.into_inner().expect("no panic holds a list of positions"));
         report
     }
 
-    fn publish_durable(&self, cell: &Arc<Cell<D>>, committed: Option<&Committed>) {
+    fn publish_durable(
+        &self,
+        cell: &Arc<Cell<D>>,
+        committed: Option<&Committed>,
+        positions: &Mutex<Positions>,
+    ) {
         self.step(cell, |slot, now, out| {
             if !slot.closed && !slot.failed {
                 if let Some(committed) = committed {
@@ -172,6 +205,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
                 let durable_offset = slot.log.durable_offset();
                 slot.partition.synced(now, durable_offset, out);
+                collect(slot, cell.id, positions);
                 self.want_snapshot(cell, slot);
             }
         });
@@ -185,13 +219,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return;
         }
         let mut cells = self.cells();
-        cells.push(Arc::clone(&self.metadata));
         cells.retain(|cell| cell.volume == volume.index);
         tracing::error!(directory = %volume.path.display(), partitions = cells.len(),
             reason = volume.directory.failure().unwrap_or_default(),
             "a data directory has failed: its partitions take no writes, what had become durable is \
              still read; check its disk, then restart the broker");
         cells.iter().for_each(|cell| self.fail(cell));
+        if volume.index == VolumeIndex::FIRST {
+            let reason = volume.directory.failure().unwrap_or_default();
+            self.quorum_step(|slot, _, orders| self.quorum_failed(slot, reason, orders));
+        }
     }
 
     /// The partition takes no writes any more; who waits for it is told why. A state cannot be asked

@@ -37,12 +37,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let now = self.clock.now().time;
         let due = self.deadlines.lock().expect("no panic holds the deadlines").due(now);
         for id in due {
-            let cell = if id == self.metadata.id {
-                Some(Arc::clone(&self.metadata))
-            } else {
-                self.cell(id)
-            };
-            match cell {
+            match self.cell(id) {
                 Some(cell) => self.step(&cell, |slot, now, out| {
                     if slot.leads() {
                         slot.partition.expire(now, out);
@@ -73,7 +68,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.save_due_snapshots(volume);
         if volume.index == VolumeIndex::FIRST {
             self.watch_lags();
+            self.save_metadata_snapshot_if_due();
         }
+        let mut followed = self.cells();
+        followed.retain(|cell| cell.volume == volume.index && !cell.led.load(Ordering::Relaxed));
+        self.follow_log_starts(&followed);
         let config = self.image().broker_config();
         let now = self.clock.now();
         let mut kept_up_at = volume.kept_up_at.lock().expect("only upkeep locks this");

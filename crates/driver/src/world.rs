@@ -1,9 +1,10 @@
 //! The world as the driver sees it, next to the disk: a clock, and somebody to tell.
 
 use towpath_broker::Outcome;
+use towpath_broker::peer::PeerMessage;
 use towpath_coordinator::{groups, publishers};
 use towpath_metadata as metadata;
-use towpath_model::{Now, Time, Token};
+use towpath_model::{BrokerId, Now, Time, Token};
 
 use crate::volume::VolumeIndex;
 
@@ -31,6 +32,13 @@ pub trait Net: Send + Sync + 'static {
     /// The answer that `token` waits for. A token nobody knows any more is dropped in silence:
     /// its client went away.
     fn deliver(&self, token: Token, delivery: Delivery);
+
+    /// Sends a message to another broker, if there is a way to it. Whatever is lost is repeated by
+    /// whoever needs it. A broker without others has nobody to send to.
+    fn send(&self, _to: BrokerId, _message: PeerMessage) {}
+
+    /// [`crate::Driver::next_records`] has something for this broker.
+    fn records_ready(&self, _to: BrokerId) {}
 }
 
 /// An answer.

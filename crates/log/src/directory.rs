@@ -460,7 +460,7 @@ impl<D: Disk> DataDirectory<D> {
     }
 
     /// From now on nothing is written: what the disk holds is no longer certain.
-    pub(crate) fn fail(&self, error: &LogError) {
+    pub fn fail(&self, error: &LogError) {
         if mutant::is_on(Mutant::SyncFailureForgotten) {
             return;
         }

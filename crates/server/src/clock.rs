@@ -29,6 +29,8 @@ struct Bells {
     /// One per data directory, rung only at the end.
     scrub: Vec<Bell>,
     health: Bell,
+    /// Rung only at the end.
+    quorum: Bell,
 }
 
 /// A thread waits for it; ringing before the wait counts.
@@ -80,6 +82,7 @@ impl SystemClock {
             compaction: Bell::default(),
             scrub: bells(),
             health: Bell::default(),
+            quorum: Bell::default(),
         };
         SystemClock { start: Instant::now(), bells: Arc::new(bells), progress }
     }
@@ -104,6 +107,11 @@ impl SystemClock {
         self.bells.health.wait(Some(pause));
     }
 
+    /// Blocks the thread that lets the quorum's clock tick for `pause`, or until the node stops.
+    pub(crate) fn wait_for_tick(&self, pause: Duration) {
+        self.bells.quorum.wait(Some(pause));
+    }
+
     /// Blocks the timer thread until a deadline has changed, at most `limit`.
     pub(crate) fn wait_for_deadline(&self, limit: Duration) {
         self.bells.deadline.wait(Some(limit));
@@ -126,6 +134,7 @@ impl SystemClock {
         per_volume.for_each(Bell::ring);
         self.bells.deadline.ring();
         self.bells.health.ring();
+        self.bells.quorum.ring();
     }
 }
 

@@ -4,12 +4,14 @@
 //! path in order: `connection.rs` → `kafka/produce.rs` → `towpath_driver`'s `produce.rs` → the log.
 
 mod clock;
+mod cluster;
 mod cold_reads;
 mod complaints;
 mod connection;
 mod connection_slots;
 pub mod disk;
 mod first_bytes;
+pub mod formation;
 mod guard;
 mod health;
 mod kafka;
@@ -29,12 +31,13 @@ pub mod verify;
 mod waiters;
 
 pub use clock::SystemClock;
+pub use cluster::Neighbours;
 pub use connection_slots::{ConnectionSlot, ConnectionSlots, NoSlot};
 pub use first_bytes::Stranger;
 pub use limits::{Charge, Ledger, Limits, TOO_FEW_FILES, leaves_files_for_data};
 pub use listener::KafkaListener;
 pub use metrics::Metrics;
-pub use node::{Node, NodeSettings, SystemDriver, Unavailable, random_uuid};
+pub use node::{Node, NodeSettings, Surroundings, SystemDriver, Unavailable, random_uuid};
 pub use plain_memory::PlainTurn;
 pub use progress::Progress;
 pub use publish::{Acknowledged, Appended, PublishError};

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use towpath_coordinator::{groups, publishers};
 use towpath_driver::{
-    Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Place, ScrubWork, Settings,
-    VolumeIndex,
+    Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Place, QUORUM_TICK,
+    ScrubWork, Settings, VolumeIndex,
 };
 use towpath_log::{Identity, WriteAheadLimits};
 use towpath_metadata as metadata;
@@ -29,6 +29,7 @@ use crate::health;
 use crate::kafka::FetchSessions;
 use crate::limits::{Ledger, Limits};
 use crate::metrics::{Metrics, SyncTimes};
+use crate::peer::PeerMetrics;
 use crate::plain_memory::{PlainMemory, PlainTurn};
 use crate::progress::Progress;
 use crate::waiters::{Wait, Waiters};
@@ -51,6 +52,17 @@ pub struct NodeSettings {
     pub limits: Limits,
     /// Topics come into being when they are published to or asked for over HTTP.
     pub http_creates_topics: bool,
+    /// What a new first data directory is called; drawn, where there is nothing to say.
+    pub identity: Option<Identity>,
+}
+
+/// What a node that has peers is given beside its settings.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    /// Who waits for what, and the way to peers.
+    pub waiters: Waiters,
+    /// What goes over the connections to peers.
+    pub peers: PeerMetrics,
 }
 
 /// Between two looks for something to compact, whatever was configured: no busy loop, and a change of
@@ -64,6 +76,8 @@ const COMPACTION_REST_MAX: Duration = Duration::from_secs(15);
 const UPKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at how the disks do.
 const HEALTH_EVERY: Duration = Duration::from_secs(1);
+/// How often a broker without others looks whether that is still so.
+const ALONE_TICK: Duration = Duration::from_secs(1);
 /// The timer looks at least this often.
 const TIMER_PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -110,22 +124,27 @@ impl Node {
     /// # Errors
     /// [`OpenError`].
     pub fn start(settings: NodeSettings) -> Result<Arc<Node>, OpenError> {
-        Self::start_with(settings, &Progress::default())
+        Self::start_with(settings, Surroundings::default(), &Progress::default())
     }
 
     /// [`Self::start`], which others can watch.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn start_with(settings: NodeSettings, progress: &Progress) -> Result<Arc<Node>, OpenError> {
+    pub fn start_with(
+        settings: NodeSettings,
+        surroundings: Surroundings,
+        progress: &Progress,
+    ) -> Result<Arc<Node>, OpenError> {
         let clock = SystemClock::start_with(settings.data.len(), progress.clone());
-        let waiters = Waiters::default();
+        let Surroundings { waiters, peers } = surroundings;
+        let mut given = settings.identity.clone();
         let broker_id = settings.driver.broker_id;
         let place = |path: &PathBuf| Place { disk: settings.disk.clone(), path: path.clone() };
         let driver = Driver::open_in(
             settings.data.iter().map(place).collect(),
             WriteAheadLimits::default(),
-            || new_identity(broker_id),
+            || given.take().unwrap_or_else(|| new_identity(broker_id)),
             &boot_id(),
             settings.driver.clone(),
             clock.clone(),
@@ -133,7 +152,7 @@ impl Node {
         )?;
         let stopping = Arc::new(AtomicBool::new(false));
         let plain_memory = Arc::new(PlainMemory::default());
-        let metrics = Metrics::default();
+        let metrics = Metrics { peers, ..Metrics::default() };
         let threads = begin_threads(&driver, &clock, &stopping, &metrics, &plain_memory);
         let limits = settings.limits.clone();
         let slots = driver.image().broker_config().fetch_sessions_max;
@@ -357,6 +376,8 @@ fn begin_threads(
     }
     let (timer, watch, plain_memory) = (threads(), threads(), Arc::clone(plain_memory));
     all.push(spawn("towpath-timer", move || timer.timer()));
+    let quorum = threads();
+    all.push(spawn("towpath-quorum", move || quorum.tick()));
     let compact = threads();
     all.push(spawn("towpath-compact", move || compact.compact()));
     all.push(spawn("towpath-health", move || watch.health(&plain_memory)));
@@ -407,6 +428,16 @@ impl Threads {
             } else {
                 self.driver.look_at_room(volume);
             }
+        }
+    }
+
+    /// Lets the quorum's clock tick, and whatever hangs on it. A broker without others has little to
+    /// do.
+    fn tick(&self) {
+        while !self.is_over() {
+            self.driver.tick();
+            let pause = if self.driver.has_peers() { QUORUM_TICK } else { ALONE_TICK };
+            self.clock.wait_for_tick(pause);
         }
     }
 

@@ -1,30 +1,40 @@
 //! Tokens that requests wait on, and the tasks behind them.
 //!
 //! ```text
-//!  token = use of the slot (32 bits) │ slot (28 bits) │ shard (4 bits)
+//!  token = 0 (2 bits) │ use of the slot (30 bits) │ slot (28 bits) │ shard (4 bits)
 //! ```
 //!
 //! A wait takes a slot that an earlier one has left, so that it costs no allocation. A token that
 //! comes too late names a use that is over, and is told nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 
-use towpath_driver::{Delivery, Net};
-use towpath_model::Token;
+use towpath_driver::{Delivery, Net, PeerMessage};
+use towpath_model::{BrokerId, Token};
+
+use crate::peer::{Class, Peers};
 
 const SHARD_BITS: u32 = 4;
 const SHARDS: usize = 1 << SHARD_BITS;
 const SLOT_BITS: u32 = 32 - SHARD_BITS;
 
 /// Who waits for which token. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Waiters(Arc<Shared>);
 
-#[derive(Debug, Default)]
+impl std::fmt::Debug for Waiters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Waiters").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
 struct Shared {
     next: AtomicUsize,
+    /// The way to other brokers, where there is one.
+    peers: OnceLock<Arc<Peers>>,
     shards: [Mutex<Shard>; SHARDS],
 }
 
@@ -49,6 +59,9 @@ enum State {
     /// What was told has been taken.
     Taken,
 }
+
+/// Uses of a slot before their numbers begin anew: the upper bits of tokens tell apart who asks.
+const USES_MAX: u32 = (1 << 30) - 1;
 
 /// Where a token's wait is kept.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +91,7 @@ impl Shard {
     fn take_slot(&mut self) -> (u32, u32) {
         if let Some(slot) = self.free.pop() {
             let kept = &mut self.slots[slot as usize];
-            kept.use_number = kept.use_number.wrapping_add(1).max(1);
+            kept.use_number = ((kept.use_number + 1) & USES_MAX).max(1);
             kept.state = State::Waiting(None);
             return (slot, kept.use_number);
         }
@@ -98,6 +111,11 @@ impl Shard {
 }
 
 impl Waiters {
+    /// From now on messages to other brokers go this way; the first one counts.
+    pub fn set_peers(&self, peers: Arc<Peers>) {
+        let _ = self.0.peers.set(peers);
+    }
+
     fn shard(&self, place: Place) -> MutexGuard<'_, Shard> {
         self.0.shards[place.shard].lock().expect("no panic holds the waiters")
     }
@@ -121,6 +139,18 @@ impl Net for Waiters {
         drop(shard);
         if let State::Waiting(Some(waker)) = before {
             waker.wake();
+        }
+    }
+
+    fn send(&self, to: BrokerId, message: PeerMessage) {
+        if let Some(peers) = self.0.peers.get() {
+            peers.send(to, Class::Control, message.encode());
+        }
+    }
+
+    fn records_ready(&self, to: BrokerId) {
+        if let Some(peers) = self.0.peers.get() {
+            peers.ready_to_send_records(to);
         }
     }
 }

@@ -4,7 +4,7 @@
 mod compaction;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,11 +66,8 @@ fn disk() -> SimDisk {
     SimDisk::new(1, Trace::hashing())
 }
 
-/// Every start is another process.
-fn next_incarnation() -> Uuid {
-    static STARTED: AtomicU64 = AtomicU64::new(1);
-    Uuid(u128::from(STARTED.fetch_add(1, Ordering::Relaxed)).to_be_bytes())
-}
+/// Every process is another one.
+static STARTS: AtomicU8 = AtomicU8::new(1);
 
 fn open(disk: &SimDisk) -> Result<Broker, OpenError> {
     let (clock, answers) = (TestClock::default(), Answers::default());
@@ -79,9 +76,12 @@ fn open(disk: &SimDisk) -> Result<Broker, OpenError> {
     let settings = Settings {
         broker_id: BrokerId(1),
         statics: Overrides::from([("disk.reserve.bytes".to_owned(), "0".to_owned())]),
-        incarnation: next_incarnation(),
+        incarnation: Uuid::from_random_bytes([STARTS.fetch_add(1, Ordering::Relaxed); 16]),
         addresses: Vec::new(),
         forgotten_directories: Vec::new(),
+        rack: None,
+        role: towpath_metadata::Role::Broker,
+        formation: towpath_driver::Formation::Alone,
     };
     let (disk, root) = (disk.clone(), Path::new(ROOT));
     let driver =

@@ -1,6 +1,5 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use towpath_metadata::{NewTopic, Registration, Reply, Request};
 use towpath_model::{BrokerId, PartitionIndex, Timestamp, Uuid};
 use towpath_records::{BatchBuilder, Compression, set_base_offset, set_leader_epoch};
 use towpath_replication::{EpochHistory, LeaderStart, Producers};
@@ -32,68 +31,59 @@ fn leader() -> Leader {
     })
 }
 
-fn metadata_partition() -> Partition {
-    let id = TopicPartition { topic: Uuid::METADATA_TOPIC, partition: PartitionIndex(0) };
-    let machine = Metadata::new(ME, BTreeMap::new());
-    Partition::new(id, leader(), State::Metadata(Box::new(Host::new(machine))))
+fn partition() -> Partition {
+    let id = TopicPartition { topic: Uuid([3; 16]), partition: PartitionIndex(0) };
+    Partition::new(id, leader(), State::None)
 }
 
-/// Appends what `out` orders, as the driver does, and makes it durable.
-fn carry_out(partition: &mut Partition, out: Vec<Output>) -> Vec<Output> {
-    let mut freed = Vec::new();
-    for order in out {
-        let Output::Append(records) = order else {
-            freed.push(order);
-            continue;
-        };
-        let mut builder = BatchBuilder::new(Compression::None, Timestamp(1));
-        for record in &records {
-            let value = record.value.as_deref();
-            builder.append(Timestamp(1), Some(&record.key), value, []).unwrap();
-        }
-        let mut batch = builder.build();
-        set_base_offset(&mut batch, partition.log_end_offset());
-        set_leader_epoch(&mut batch, partition.leader_epoch());
-        let header = BatchHeader::parse(&batch).unwrap();
-        partition.records_appended(now(), &header, &mut freed);
-        assert!(freed.is_empty(), "nothing is told before it is durable");
-        partition.synced(now(), header.next_offset(), &mut freed);
-    }
-    freed
-}
-
-fn ask(partition: &mut Partition, request: Request) -> Vec<Output> {
-    let mut out = Vec::new();
-    assert!(partition.ask_metadata(now(), Token(7), request, &mut out));
-    carry_out(partition, out)
+fn batch(partition: &Partition, leader_epoch: LeaderEpoch) -> BatchHeader {
+    let mut builder = BatchBuilder::new(Compression::None, Timestamp(1));
+    builder.append(Timestamp(1), None, Some(b"record"), []).unwrap();
+    let mut batch = builder.build();
+    set_base_offset(&mut batch, partition.log_end_offset());
+    set_leader_epoch(&mut batch, leader_epoch);
+    BatchHeader::parse(&batch).unwrap()
 }
 
 #[test]
-fn a_decision_is_published_as_one_and_before_its_answer() {
-    let mut partition = metadata_partition();
-    ask(
-        &mut partition,
-        Request::RegisterBroker(Registration {
-            id: ME,
-            incarnation: Uuid([1; 16]),
-            ..Registration::default()
-        }),
-    );
-    let topic = NewTopic { partitions: 3, ..NewTopic::named("orders", Uuid([2; 16])) };
-    let freed =
-        ask(&mut partition, Request::CreateTopics { topics: vec![topic], validate_only: false });
-    // Half a topic would send a group to a partition that is not its own.
-    let [Output::MetadataCommitted(records), Output::MetadataReply(Token(7), reply)] = &freed[..]
-    else {
-        panic!("{freed:?}");
+fn a_change_of_role_keeps_the_lines_and_ends_the_waits() {
+    let mut partition = partition();
+    let mut out = Vec::new();
+    let header = batch(&partition, LeaderEpoch(0));
+    partition.appended(now(), &header, &mut out);
+    partition.synced(now(), Offset(1), &mut out);
+    assert!(!partition.watch(Token(1), Condition::HighWatermark(Offset(2))));
+
+    partition.follow(Some(BrokerId(2)), LeaderEpoch(1), &mut out);
+    assert!(matches!(out[..], [Output::Wake(Token(1), Outcome::NotLeader)]), "{out:?}");
+    assert!(!partition.is_led());
+    assert_eq!(partition.high_watermark(), Offset(1));
+
+    // A reader at a follower waits for what its leader says is committed.
+    assert!(!partition.watch(Token(2), Condition::HighWatermark(Offset(2))));
+    let header = batch(&partition, LeaderEpoch(1));
+    partition.replicated(now(), &header, &[]);
+    out.clear();
+    partition.leader_told(Offset(2), Offset(0), &mut out);
+    assert!(matches!(out[..], [Output::Wake(Token(2), Outcome::Reached)]), "{out:?}");
+
+    let lead = Lead {
+        leader_epoch: LeaderEpoch(2),
+        partition_epoch: 3,
+        begun_at: now().time,
+        replicas: vec![ME, BrokerId(2)],
+        in_sync: BTreeSet::from([ME, BrokerId(2)]),
+        min_insync_replicas: 2,
     };
-    assert!(4 <= records.len(), "a topic and its three partitions: {records:?}");
-    assert!(matches!(reply, Reply::CreatedTopics(created) if created[0].1.is_ok()));
+    out.clear();
+    partition.lead(lead, State::None, &mut out);
+    assert_eq!(partition.high_watermark(), Offset(2), "what readers have seen stays");
+    assert_eq!((partition.log_end_offset(), partition.durable_offset()), (Offset(2), Offset(1)));
 }
 
 #[test]
 fn who_waits_hears_when_leadership_ends() {
-    let mut partition = metadata_partition();
+    let mut partition = partition();
     assert!(partition.watch(Token(1), Condition::HighWatermark(Offset(0))));
     assert!(!partition.watch(Token(2), Condition::HighWatermark(Offset(1))));
     assert!(!partition.watch(Token(3), Condition::Durable(Offset(1))));

@@ -66,10 +66,14 @@ fn settings(data: &Path, creates_topics: bool, properties: &[(&str, &str)]) -> N
             incarnation: random_uuid(),
             addresses: Vec::new(),
             forgotten_directories: Vec::new(),
+            rack: None,
+            role: towpath_metadata::Role::Broker,
+            formation: towpath_driver::Formation::Alone,
         },
         advertised: None,
         limits: Limits::default(),
         http_creates_topics: creates_topics,
+        identity: None,
     }
 }
 

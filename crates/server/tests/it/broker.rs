@@ -124,9 +124,13 @@ fn settings(data: &Path, options: &Options) -> NodeSettings {
             incarnation: random_uuid(),
             addresses: Vec::new(),
             forgotten_directories: Vec::new(),
+            rack: None,
+            role: towpath_metadata::Role::Broker,
+            formation: towpath_driver::Formation::Alone,
         },
         advertised: None,
         limits: options.limits.clone(),
         http_creates_topics: false,
+        identity: None,
     }
 }

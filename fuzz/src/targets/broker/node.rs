@@ -65,10 +65,14 @@ impl Broker {
                 incarnation: random_uuid(),
                 addresses: Vec::new(),
                 forgotten_directories: Vec::new(),
+                rack: None,
+                role: towpath_metadata::Role::Broker,
+                formation: towpath_driver::Formation::Alone,
             },
             advertised: None,
             limits: Limits { frame_bytes_max: 1 << 20, ..Limits::default() },
             http_creates_topics: false,
+            identity: None,
         };
         let node = Node::start(settings).expect("an empty directory");
         // Everything in this thread, whose allocations are counted.

@@ -162,6 +162,9 @@ impl Machine {
             incarnation,
             addresses: vec![address],
             forgotten_directories: Vec::new(),
+            rack: None,
+            role: towpath_metadata::Role::Broker,
+            formation: towpath_driver::Formation::Alone,
         };
         let clock = ProcessClock::start(&self.clock);
         let mailbox = Mailbox::default();

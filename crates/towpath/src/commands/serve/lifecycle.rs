@@ -20,7 +20,7 @@ use towpath_driver::Settings as DriverSettings;
 use towpath_http::Readiness;
 use towpath_metadata::Address;
 use towpath_server::disk::NodeDisk;
-use towpath_server::{Limits, Node, NodeSettings, Progress, random_uuid};
+use towpath_server::{Limits, Node, NodeSettings, Progress, Surroundings, random_uuid};
 
 use super::banner::Banner;
 use super::bind::{Listeners, bind};
@@ -210,6 +210,9 @@ async fn open(
             incarnation: random_uuid(),
             addresses: vec![Address { listener: "PLAINTEXT".to_owned(), host, port }],
             forgotten_directories: settings.forgotten_directories.clone(),
+            rack: None,
+            role: towpath_metadata::Role::Broker,
+            formation: towpath_driver::Formation::Alone,
         },
         advertised,
         limits: Limits {
@@ -219,9 +222,13 @@ async fn open(
             ..Limits::default()
         },
         http_creates_topics: broker.auto_create_topics,
+        identity: None,
     };
     // Recovery reads the disk, for seconds where there is much.
-    let opened = tokio::task::spawn_blocking(move || Node::start_with(settings, &progress)).await;
+    let opened = tokio::task::spawn_blocking(move || {
+        Node::start_with(settings, Surroundings::default(), &progress)
+    })
+    .await;
     match opened.map_err(|error| Failure::new(error.to_string()))? {
         Ok(node) => Ok(node),
         Err(error) => Err(Failure::new(error.to_string()).with_help(

@@ -1,0 +1,276 @@
+//! A leader and its followers' positions: what is reported, what there is to send, and when.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use towpath_broker::peer::Fed;
+use towpath_log::ReadError;
+use towpath_log::disk::Disk;
+use towpath_model::{BrokerEpoch, BrokerId, TopicPartition};
+use towpath_replication::{AnswerKind, Incarnation, ReplicaAnswer, ReplicaGrant, ReplicaPosition};
+
+use crate::cell::{Cell, Slot};
+use crate::driver::Driver;
+use crate::world::{Clock, Net};
+
+/// Most bytes of one partition in one answer, unless its first batch alone has more.
+const CHUNK_BYTES_MAX: usize = 1024 * 1024;
+/// Most partitions in one frame of answers.
+const ANSWERS_MAX: usize = 4_096;
+
+/// What there is to send to each follower.
+#[derive(Debug, Default)]
+pub(crate) struct Feeds {
+    of: Mutex<BTreeMap<BrokerId, Feed>>,
+}
+
+/// What there is to send to one follower. Bounded by the partitions that it follows.
+#[derive(Debug, Default)]
+struct Feed {
+    /// Positions behind which there are records, the newest of each partition.
+    ready: VecDeque<TopicPartition>,
+    positions: BTreeMap<TopicPartition, ReplicaPosition>,
+    /// Answers without records.
+    answers: VecDeque<(TopicPartition, ReplicaAnswer)>,
+}
+
+impl Feed {
+    fn push(&mut self, partition: TopicPartition, position: ReplicaPosition) {
+        if self.positions.insert(partition, position).is_none() {
+            self.ready.push_back(partition);
+        }
+    }
+
+    fn pop(&mut self) -> Option<(TopicPartition, ReplicaPosition)> {
+        let partition = self.ready.pop_front()?;
+        let position = self.positions.remove(&partition)?;
+        Some((partition, position))
+    }
+}
+
+/// What there is to send to a follower.
+#[derive(Debug)]
+pub enum NextRecords {
+    /// Nothing.
+    Nothing,
+    /// Only what a device has to be waited for.
+    Cold,
+    /// These answers.
+    Answers(Vec<Fed>),
+}
+
+/// What there is behind one position.
+enum Portion {
+    None,
+    Cold,
+    Some(Fed),
+}
+
+impl<D: Disk> Slot<D> {
+    /// Positions of followers behind which there are records now.
+    pub(crate) fn take_fed(&mut self) -> Vec<(BrokerId, ReplicaPosition)> {
+        let end = self.partition.log_end_offset();
+        let armed = std::mem::take(&mut self.armed);
+        let (due, waiting): (Vec<_>, Vec<_>) =
+            armed.into_iter().partition(|(_, position)| position.from < end);
+        self.armed = waiting;
+        due
+    }
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// Followers say where their logs end, and ask for what follows.
+    pub(super) fn replicas_ask(
+        &self,
+        from: BrokerId,
+        broker_epoch: BrokerEpoch,
+        positions: &[(TopicPartition, ReplicaPosition)],
+    ) {
+        let follower = Incarnation { broker: from, epoch: broker_epoch };
+        let (mut ready, mut answers) = (Vec::new(), Vec::new());
+        for (id, position) in positions {
+            let Some(cell) = self.cell(*id) else { continue };
+            self.step(&cell, |slot, now, out| {
+                if !slot.leads() {
+                    return;
+                }
+                slot.armed.retain(|(broker, _)| *broker != from);
+                match slot.partition.replica_asks(now, follower, position, out) {
+                    Ok(ReplicaGrant::Send { .. }) => ready.push((*id, *position)),
+                    Ok(ReplicaGrant::Wait) => slot.armed.push((from, *position)),
+                    Err(refusal) => {
+                        let begin = slot.log.first_batch_offset();
+                        let begin = begin.unwrap_or(slot.log.log_start_offset());
+                        let leader = slot.partition.leader().expect("asked above");
+                        answers.push((*id, leader.answer_to_refused(position, refusal, begin)));
+                    }
+                }
+            });
+        }
+        self.feed(from, ready, answers);
+    }
+
+    /// Followers say what is durable with them, while their positions wait here.
+    pub(super) fn replicas_report(
+        &self,
+        from: BrokerId,
+        broker_epoch: BrokerEpoch,
+        positions: &[(TopicPartition, ReplicaPosition)],
+    ) {
+        let follower = Incarnation { broker: from, epoch: broker_epoch };
+        for (id, position) in positions {
+            let Some(cell) = self.cell(*id) else { continue };
+            self.step(&cell, |slot, now, out| {
+                if slot.leads() {
+                    // What is refused here is told when it asks.
+                    let _ = slot.partition.replica_asks(now, follower, position, out);
+                }
+            });
+        }
+    }
+
+    /// There is something to send to a follower.
+    pub(crate) fn feed(
+        &self,
+        to: BrokerId,
+        ready: Vec<(TopicPartition, ReplicaPosition)>,
+        answers: Vec<(TopicPartition, ReplicaAnswer)>,
+    ) {
+        if ready.is_empty() && answers.is_empty() {
+            return;
+        }
+        {
+            let mut feeds = self.feeds.of.lock().expect("no panic holds the feeds");
+            let feed = feeds.entry(to).or_default();
+            ready.into_iter().for_each(|(partition, position)| feed.push(partition, position));
+            for answer in answers {
+                if feed.answers.len() < ANSWERS_MAX {
+                    feed.answers.push_back(answer);
+                }
+            }
+        }
+        self.net.records_ready(to);
+    }
+
+    /// A connection to a follower ended: what it had asked for it will ask for again.
+    pub(crate) fn forget_feed(&self, to: BrokerId) {
+        self.feeds.of.lock().expect("no panic holds the feeds").remove(&to);
+    }
+
+    /// The next answers for a follower, about `max_bytes` of them. Reads from the disk, with no lock
+    /// held; only what is in memory, unless it may wait for a device.
+    pub fn next_records(&self, to: BrokerId, max_bytes: usize, may_wait: bool) -> NextRecords {
+        let mut answers: Vec<Fed> = Vec::new();
+        let mut cold = Vec::new();
+        let mut bytes = 0;
+        while bytes < max_bytes && answers.len() < ANSWERS_MAX {
+            let next = {
+                let mut feeds = self.feeds.of.lock().expect("no panic holds the feeds");
+                let Some(feed) = feeds.get_mut(&to) else { break };
+                match feed.answers.pop_front() {
+                    Some((partition, answer)) => {
+                        answers.push(Fed { partition, answer, batches: Bytes::new() });
+                        continue;
+                    }
+                    None => feed.pop(),
+                }
+            };
+            let Some((id, position)) = next else { break };
+            match self.portion(id, &position, max_bytes - bytes, may_wait) {
+                Portion::None => {}
+                Portion::Cold => cold.push((id, position)),
+                Portion::Some(fed) => {
+                    bytes += fed.batches.len();
+                    answers.push(fed);
+                }
+            }
+        }
+        let is_cold = !cold.is_empty();
+        if is_cold {
+            let mut feeds = self.feeds.of.lock().expect("no panic holds the feeds");
+            let feed = feeds.entry(to).or_default();
+            cold.into_iter().for_each(|(partition, position)| feed.push(partition, position));
+        }
+        match answers.is_empty() {
+            false => NextRecords::Answers(answers),
+            true if is_cold => NextRecords::Cold,
+            true => NextRecords::Nothing,
+        }
+    }
+
+    fn portion(
+        &self,
+        id: TopicPartition,
+        position: &ReplicaPosition,
+        max_bytes: usize,
+        may_wait: bool,
+    ) -> Portion {
+        let Some(cell) = self.cell(id) else { return Portion::None };
+        let Some(slot) = self.lock_in_time(&cell) else { return Portion::None };
+        let Ok(leader) = slot.leader() else { return Portion::None };
+        if leader.leader_epoch() != position.leader_epoch {
+            return Portion::None;
+        }
+        let max_bytes = CHUNK_BYTES_MAX.min(max_bytes.max(1));
+        let read = if may_wait {
+            slot.log.read_for_replica(position.from, max_bytes)
+        } else {
+            slot.log.read_resident_for_replica(position.from, max_bytes)
+        };
+        let refused = |error: &dyn std::fmt::Display| {
+            tracing::warn!(topic = %cell.topic, partition = %id.partition, %error,
+                "a follower cannot be given records");
+            let answer = leader.answer(position, AnswerKind::Refused);
+            Portion::Some(Fed { partition: id, answer, batches: Bytes::new() })
+        };
+        let slice = match read {
+            Ok(Some(slice)) => slice,
+            Ok(None) => return Portion::None,
+            Err(ReadError::NotResident) => return Portion::Cold,
+            Err(error) => {
+                if let ReadError::CorruptBatch { from, .. } = error {
+                    self.doubt_cell(&cell, from);
+                }
+                return refused(&error);
+            }
+        };
+        let epochs = leader.epochs_between(position.from, slice.next_offset);
+        let answer = leader.answer(position, AnswerKind::Batches { epochs });
+        drop(slot);
+        match slice.read() {
+            Ok(batches) => Portion::Some(Fed { partition: id, answer, batches }),
+            Err(error) => {
+                tracing::warn!(topic = %cell.topic, partition = %id.partition, %error,
+                    "records for a follower cannot be read");
+                Portion::None
+            }
+        }
+    }
+
+    /// A partition's high watermark or start has moved; its followers are told soon, unless records
+    /// tell them before.
+    pub(crate) fn want_lines(&self, cell: &Arc<Cell<D>>, slot: &mut Slot<D>) {
+        if !slot.armed.is_empty() && !std::mem::replace(&mut slot.awaits_lines, true) {
+            self.lines_due.lock().expect("no panic holds the list").push(Arc::clone(cell));
+        }
+    }
+
+    /// Tells followers what has moved without records.
+    pub(super) fn tell_lines(&self) {
+        let due = std::mem::take(&mut *self.lines_due.lock().expect("no panic holds the list"));
+        let mut answers: BTreeMap<BrokerId, Vec<(TopicPartition, ReplicaAnswer)>> = BTreeMap::new();
+        for cell in due {
+            let Some(mut slot) = self.lock_in_time(&cell) else { continue };
+            slot.awaits_lines = false;
+            let Ok(leader) = slot.leader() else { continue };
+            for (to, position) in &slot.armed {
+                let answer = leader.answer(position, AnswerKind::Nothing);
+                answers.entry(*to).or_default().push((cell.id, answer));
+            }
+        }
+        for (to, answers) in answers {
+            self.feed(to, Vec::new(), answers);
+        }
+    }
+}

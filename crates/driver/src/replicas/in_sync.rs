@@ -1,0 +1,160 @@
+//! Who keeps up: what this broker, as a leader, asks of the controller.
+//!
+//! The controller's word comes back as committed metadata; its answer only says which proposals it
+//! refuses. One that gets no answer is asked again as it is, for it may have been accepted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_log::disk::Disk;
+use towpath_metadata::{AlterPartitions, ProposedInSync, Reply, Request};
+use towpath_model::{BrokerEpoch, BrokerId, LeaderEpoch, Now, Time, TopicPartition};
+use towpath_replication::{InSyncProposal, Incarnation};
+
+use crate::cell::{Cell, Slot};
+use crate::driver::Driver;
+use crate::quorum::FIRST_PROPOSAL;
+use crate::world::{Clock, Delivery, Net};
+
+/// How often this is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a follower may stand still that is behind.
+const STALL: Duration = Duration::from_millis(1_500);
+/// When a proposal without an answer is made again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Most partitions in one request.
+const PROPOSALS_MAX: usize = 5_000;
+
+/// What was asked of the controller, and when this is looked at next.
+#[derive(Debug, Default)]
+pub(crate) struct Proposals {
+    look_at: Option<Time>,
+    last_number: u64,
+    /// Partitions of requests that have no answer yet, each with the state that it is about.
+    asked: BTreeMap<u64, Vec<(TopicPartition, LeaderEpoch, i32)>>,
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// Judges who keeps up, and asks the controller for what differs.
+    pub(super) fn propose_in_sync(&self, now: Now) {
+        {
+            let mut proposals = self.proposals.lock().expect("no panic holds the proposals");
+            if proposals.look_at.is_some_and(|at| now.time < at) {
+                return;
+            }
+            proposals.look_at = Some(now.time + LOOK_EVERY);
+        }
+        let Some(broker_epoch) = self.broker_epoch() else { return };
+        let active: BTreeMap<BrokerId, (i64, bool)> = {
+            let image = self.image();
+            image.brokers().map(|broker| (broker.id, (broker.epoch, broker.is_active()))).collect()
+        };
+        if active.len() < 2 {
+            return;
+        }
+        let mut changes = Vec::new();
+        for cell in self.cells() {
+            if !cell.led.load(std::sync::atomic::Ordering::Relaxed) {
+                continue;
+            }
+            if let Some(change) = self.proposal_of(&cell, now, &active) {
+                changes.push(change);
+                if changes.len() == PROPOSALS_MAX {
+                    break;
+                }
+            }
+        }
+        if changes.is_empty() {
+            return;
+        }
+        let number = {
+            let mut proposals = self.proposals.lock().expect("no panic holds the proposals");
+            proposals.last_number += 1;
+            let number = FIRST_PROPOSAL + proposals.last_number;
+            let about = changes.iter().map(|c| (c.partition, c.leader_epoch, c.partition_epoch));
+            proposals.asked.insert(number, about.collect());
+            number
+        };
+        let broker = self.settings.broker_id;
+        let request = AlterPartitions { broker, broker_epoch, changes };
+        self.ask_for_myself(number, Request::AlterPartitions(request));
+    }
+
+    fn proposal_of(
+        &self,
+        cell: &Arc<Cell<D>>,
+        now: Now,
+        active: &BTreeMap<BrokerId, (i64, bool)>,
+    ) -> Option<ProposedInSync> {
+        let is_eligible = |inc: Incarnation| {
+            active
+                .get(&inc.broker)
+                .is_some_and(|(epoch, is_active)| BrokerEpoch(*epoch) == inc.epoch && *is_active)
+        };
+        let mut slot = self.lock_in_time(cell)?;
+        let slot: &mut Slot<D> = &mut slot;
+        let leader = slot.leader().ok()?;
+        if leader.followers().next().is_none() || slot.failed {
+            return None;
+        }
+        let proposal = match leader.proposal() {
+            Some(proposal) => {
+                if slot.proposed_at.is_some_and(|at| now.time < at + ASK_AGAIN_AFTER) {
+                    return None;
+                }
+                proposal.clone()
+            }
+            None => {
+                let proposal = leader.judged_in_sync(now, STALL, is_eligible)?;
+                slot.partition.propose_in_sync(proposal.clone());
+                proposal
+            }
+        };
+        slot.proposed_at = Some(now.time);
+        let InSyncProposal { partition_epoch, followers } = proposal;
+        let me = self.settings.broker_id;
+        let epoch_of = |broker: BrokerId| active.get(&broker).map_or(-1, |(epoch, _)| *epoch);
+        let followers = followers
+            .into_iter()
+            .map(|(broker, epoch)| (broker, epoch.map_or_else(|| epoch_of(broker), |e| e.0)));
+        Some(ProposedInSync {
+            partition: cell.id,
+            leader_epoch: slot.partition.leader_epoch(),
+            partition_epoch,
+            in_sync: std::iter::once((me, epoch_of(me))).chain(followers).collect(),
+        })
+    }
+
+    /// The controller has answered, or cannot.
+    pub(crate) fn proposal_answered(&self, number: u64, delivery: Delivery) {
+        let about = {
+            let mut proposals = self.proposals.lock().expect("no panic holds the proposals");
+            proposals.asked.remove(&number)
+        };
+        let Some(about) = about else { return };
+        let Delivery::Metadata(Reply::AlteredPartitions(Ok(answers))) = delivery else {
+            // Nobody can say what became of them: they are made again.
+            return;
+        };
+        let refused = answers.into_iter().filter_map(|(id, answer)| Some((id, answer.err()?)));
+        for (id, refusal) in refused {
+            let Some((_, leader_epoch, partition_epoch)) =
+                about.iter().find(|(asked, ..)| *asked == id).copied()
+            else {
+                continue;
+            };
+            let Some(cell) = self.cell(id) else { continue };
+            let mut slot = cell.lock();
+            let is_still_asked = slot.leader().is_ok_and(|leader| {
+                leader.leader_epoch() == leader_epoch
+                    && leader.proposal().is_some_and(|p| p.partition_epoch == partition_epoch)
+            });
+            if is_still_asked {
+                tracing::debug!(topic = %cell.topic, partition = %id.partition, %refusal,
+                    "the controller does not agree on who is in sync");
+                slot.partition.proposal_refused();
+            }
+        }
+    }
+}

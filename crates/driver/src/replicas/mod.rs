@@ -1,0 +1,64 @@
+//! Partitions with replicas on several brokers: who leads and who follows here, and what the two say
+//! to each other.
+//!
+//! ```text
+//! roles     the image says who leads ─▶ this broker's partitions lead, follow, open or go
+//! pull      (follower) position ─▶ leader;  records ─▶ log, core ─▶ next position;  durable, at once
+//! feed      (leader)   position ─▶ report, and: send now, or once there is more
+//! in_sync   (leader)   who keeps up ─▶ controller ─▶ (image) ─▶ high watermark
+//! ```
+//!
+//! Each partition has one position of each follower outstanding at its leader, so memory is bounded by
+//! what a connection takes. Messages for many partitions share frames.
+
+mod feed;
+mod in_sync;
+mod pull;
+mod roles;
+
+use towpath_broker::peer::PeerMessage;
+use towpath_log::disk::Disk;
+use towpath_model::{BrokerEpoch, BrokerId, Now};
+
+use crate::driver::Driver;
+use crate::world::{Clock, Net};
+
+pub(crate) use feed::Feeds;
+pub use feed::NextRecords;
+pub(crate) use in_sync::Proposals;
+pub(crate) use pull::{Positions, Rounds, collect};
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// A message of another broker, whose word for who it is has been checked.
+    pub fn receive(&self, from: BrokerId, message: PeerMessage) {
+        match message {
+            PeerMessage::Raft(message) if message.from.broker() == from => {
+                self.raft_message(message);
+            }
+            PeerMessage::Raft(message) => {
+                tracing::warn!(%from, said = %message.from, "a broker speaks for another one");
+            }
+            PeerMessage::Ask { token, request } => self.asked_by(from, token, request),
+            PeerMessage::Answer { token, index, reply } => self.answered(token, index, reply),
+            PeerMessage::NotController { token } => self.not_answered(token),
+            PeerMessage::Join { member } => self.wants_to_join(member),
+            PeerMessage::Positions { broker_epoch, positions } => {
+                self.replicas_ask(from, broker_epoch, &positions);
+            }
+            PeerMessage::Durable { broker_epoch, positions } => {
+                self.replicas_report(from, broker_epoch, &positions);
+            }
+        }
+    }
+
+    /// Time goes on, for partitions with replicas elsewhere.
+    pub(crate) fn tend_replicas(&self, now: Now) {
+        self.tell_lines();
+        self.propose_in_sync(now);
+        self.repeat_positions(now.time);
+    }
+
+    fn my_epoch(&self) -> Option<BrokerEpoch> {
+        self.broker_epoch().map(BrokerEpoch)
+    }
+}

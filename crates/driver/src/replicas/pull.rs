@@ -1,0 +1,310 @@
+//! A follower and its leaders: where its logs end, and what comes for them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use towpath_broker::Output;
+use towpath_broker::peer::{Fed, PeerMessage};
+use towpath_log::disk::Disk;
+use towpath_log::{LogError, Run};
+use towpath_model::{BrokerId, Now, Time, TopicPartition};
+use towpath_replication::{
+    AnswerKind, EpochStart, Producers, ReplicaAnswer, ReplicaPosition, ReplicaStep,
+};
+
+use crate::cell::{Cell, Slot};
+use crate::driver::Driver;
+use crate::recover::read_producers;
+use crate::world::{Clock, Net};
+
+/// Positions by the leader that they are for.
+pub(crate) type Positions = BTreeMap<BrokerId, Vec<(TopicPartition, ReplicaPosition)>>;
+
+/// How often some of the positions are told again, in case a message was lost.
+const REPEAT_EVERY: Duration = Duration::from_millis(500);
+/// How many of them each time.
+const REPEATED_MAX: usize = 1_000;
+/// Most positions in one message.
+const POSITIONS_MAX: usize = 10_000;
+
+/// Whose positions are told again next.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    at: Option<Time>,
+    after: Option<TopicPartition>,
+}
+
+/// What came of an answer.
+enum Took {
+    /// Nothing to say.
+    Nothing,
+    /// The position has changed: it is told at once.
+    Ask,
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// Answers of a leader, with records.
+    pub fn receive_records(&self, from: BrokerId, answers: Vec<Fed>) {
+        let mut positions = Vec::new();
+        for fed in answers {
+            let Some(cell) = self.cell(fed.partition) else { continue };
+            let Some(mut checked) = checked(&cell, &fed) else { continue };
+            let position = self.step(&cell, |slot, now, out| {
+                let is_leader = |slot: &Slot<D>| {
+                    slot.partition.replica().is_some_and(|replica| replica.leader() == Some(from))
+                };
+                if slot.closed || slot.failed || !is_leader(slot) {
+                    return None;
+                }
+                let took = self.take_answer(&cell, slot, now, &mut checked, out);
+                let replica = slot.partition.replica()?;
+                matches!(took, Took::Ask).then(|| replica.position())
+            });
+            positions.extend(position.map(|position| (fed.partition, position)));
+        }
+        self.tell_positions(Positions::from([(from, positions)]));
+    }
+
+    fn take_answer(
+        &self,
+        cell: &Arc<Cell<D>>,
+        slot: &mut Slot<D>,
+        now: Now,
+        checked: &mut Checked,
+        out: &mut Vec<Output>,
+    ) -> Took {
+        let Checked { answer, run } = checked;
+        let replica = slot.partition.replica().expect("asked by the caller");
+        let took = match replica.judge(answer) {
+            ReplicaStep::Ignore | ReplicaStep::Wait => return Took::Nothing,
+            ReplicaStep::Append => {
+                let (AnswerKind::Batches { epochs }, Some(run)) = (&answer.kind, run) else {
+                    return Took::Nothing;
+                };
+                self.append_run(cell, slot, now, run, epochs).map(|()| {
+                    let ReplicaAnswer { high_watermark, log_start_offset, .. } = *answer;
+                    slot.partition.leader_told(high_watermark, log_start_offset, out);
+                    Took::Ask
+                })
+            }
+            ReplicaStep::Told => {
+                slot.partition.leader_told(answer.high_watermark, answer.log_start_offset, out);
+                Ok(Took::Nothing)
+            }
+            ReplicaStep::TruncateTo(to) => self.cut(cell, slot, now, to),
+            ReplicaStep::StartAt(to) => slot.log.begin_at(to).map(|()| {
+                slot.partition.started_at(to, Producers::new(self.producers_max()));
+                Took::Ask
+            }),
+            ReplicaStep::Contradiction(contradiction) => {
+                tracing::error!(topic = %cell.topic, partition = %cell.id.partition, %contradiction,
+                    "this replica does not follow its leader");
+                Ok(Took::Nothing)
+            }
+        };
+        took.unwrap_or_else(|error: LogError| {
+            if slot.retry_at.is_none_or(|at| at <= now.time) {
+                tracing::error!(topic = %cell.topic, partition = %cell.id.partition, %error,
+                    "records of the leader cannot be written");
+                slot.retry_at = Some(now.time + Duration::from_secs(1));
+            }
+            Took::Nothing
+        })
+    }
+
+    fn append_run(
+        &self,
+        cell: &Arc<Cell<D>>,
+        slot: &mut Slot<D>,
+        now: Now,
+        run: &mut Run,
+        epochs: &[EpochStart],
+    ) -> Result<(), LogError> {
+        let starts: Vec<_> = epochs.iter().map(|start| (start.epoch, start.start)).collect();
+        let volume = self.volume(cell.volume);
+        let appended = loop {
+            match volume.write(|| slot.log.append_run(run, &starts, now)) {
+                Ok([]) => break Ok(()),
+                Ok(headers) => {
+                    for header in headers {
+                        slot.partition.replicated(now, header, epochs);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        // Part of it may have been written.
+        self.want_sync(cell, slot);
+        appended
+    }
+
+    fn cut(
+        &self,
+        cell: &Arc<Cell<D>>,
+        slot: &mut Slot<D>,
+        now: Now,
+        to: towpath_model::Offset,
+    ) -> Result<Took, LogError> {
+        let end = slot.log.log_end_offset();
+        slot.log.truncate_to(to)?;
+        let end_now = slot.log.log_end_offset();
+        tracing::info!(topic = %cell.topic, partition = %cell.id.partition, from = %end, to = %end_now,
+            "records that were never committed are cut off");
+        let producers = self.producers_of_log(cell, slot, now)?;
+        slot.partition.truncated(end_now, producers);
+        self.want_sync(cell, slot);
+        Ok(Took::Ask)
+    }
+
+    /// What is left of a log that was cut says of its producers.
+    fn producers_of_log(
+        &self,
+        cell: &Arc<Cell<D>>,
+        slot: &Slot<D>,
+        now: Now,
+    ) -> Result<Producers, LogError> {
+        let (most, latest) = (self.producers_max(), slot.partition.leader_epoch());
+        read_producers(cell.id, latest, most, &slot.log, now).map(|(producers, _)| producers)
+    }
+
+    fn producers_max(&self) -> usize {
+        self.image().broker_config().producers_per_partition_max
+    }
+
+    /// Tells leaders where this broker's logs end.
+    pub(crate) fn tell_positions(&self, positions: Positions) {
+        let Some(broker_epoch) = self.my_epoch() else { return };
+        for (leader, positions) in positions {
+            for positions in positions.chunks(POSITIONS_MAX) {
+                let positions = positions.to_vec();
+                self.net.send(leader, PeerMessage::Positions { broker_epoch, positions });
+            }
+        }
+    }
+
+    /// Tells leaders what has become durable here.
+    pub(crate) fn tell_durable(&self, positions: Positions) {
+        let Some(broker_epoch) = self.my_epoch() else { return };
+        for (leader, positions) in positions {
+            for positions in positions.chunks(POSITIONS_MAX) {
+                let positions = positions.to_vec();
+                self.net.send(leader, PeerMessage::Durable { broker_epoch, positions });
+            }
+        }
+    }
+
+    /// There is a connection to this broker again: whatever it leads, it is asked for.
+    pub(crate) fn peer_is_back(&self, leader: BrokerId) {
+        let cells = self.cells();
+        let positions = cells.iter().filter_map(|cell| self.position_for(cell, Some(leader)));
+        let positions: Vec<_> = positions.map(|(_, id, position)| (id, position)).collect();
+        self.tell_positions(Positions::from([(leader, positions)]));
+    }
+
+    /// Whom a followed partition asks, and with which position; only `leader`, if one is named.
+    fn position_for(
+        &self,
+        cell: &Arc<Cell<D>>,
+        leader: Option<BrokerId>,
+    ) -> Option<(BrokerId, TopicPartition, ReplicaPosition)> {
+        if cell.led.load(std::sync::atomic::Ordering::Relaxed) {
+            return None;
+        }
+        let slot = self.lock_in_time(cell)?;
+        if slot.closed || slot.failed {
+            return None;
+        }
+        let replica = slot.partition.replica()?;
+        let asked =
+            replica.leader().filter(|asked| leader.is_none_or(|leader| leader == *asked))?;
+        Some((asked, cell.id, replica.position()))
+    }
+
+    /// Tells some of the positions again, in turn: whatever was lost on the way is made up for.
+    pub(super) fn repeat_positions(&self, now: Time) {
+        let after = {
+            let mut rounds = self.rounds.lock().expect("no panic holds the rounds");
+            if rounds.at.is_some_and(|at| now < at) {
+                return;
+            }
+            rounds.at = Some(now + REPEAT_EVERY);
+            rounds.after.take()
+        };
+        let cells: Vec<Arc<Cell<D>>> = {
+            let cells = self.cells.read().expect("no panic holds the map");
+            let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+            let range = cells.range((from, std::ops::Bound::Unbounded));
+            range.take(REPEATED_MAX).map(|(_, cell)| Arc::clone(cell)).collect()
+        };
+        if cells.len() == REPEATED_MAX {
+            let mut rounds = self.rounds.lock().expect("no panic holds the rounds");
+            rounds.after = cells.last().map(|cell| cell.id);
+        }
+        let mut positions = Positions::new();
+        for (leader, id, position) in cells.iter().filter_map(|cell| self.position_for(cell, None))
+        {
+            positions.entry(leader).or_default().push((id, position));
+        }
+        self.tell_positions(positions);
+    }
+
+    /// Moves the start of followed logs to where their leaders' are.
+    pub(crate) fn follow_log_starts(&self, cells: &[Arc<Cell<D>>]) {
+        for cell in cells {
+            let begun = {
+                let slot = cell.lock();
+                if slot.closed || slot.failed {
+                    continue;
+                }
+                let wanted =
+                    slot.partition.replica().and_then(|replica| replica.wanted_log_start());
+                let Some(start) = wanted else { continue };
+                let at_risk = crate::recover::producers_at_risk(&slot, start);
+                slot.log.begin_start_move(start, at_risk)
+            };
+            let moved = match begun {
+                Ok(Some(moved)) => self.move_start(cell, moved).result,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = moved {
+                tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
+                    "records that the leader has deleted cannot be deleted here");
+            }
+        }
+    }
+}
+
+/// An answer whose batches are what they should be.
+struct Checked {
+    answer: ReplicaAnswer,
+    run: Option<Run>,
+}
+
+/// Looks at the batches of an answer, with no lock held. `None`: they are not what they should be, and
+/// the position will be told again.
+fn checked<D: Disk>(cell: &Cell<D>, fed: &Fed) -> Option<Checked> {
+    let Fed { answer, batches, .. } = fed;
+    let mut checked = Checked { answer: answer.clone(), run: None };
+    if let AnswerKind::Batches { .. } = answer.kind {
+        match Run::check(batches.clone(), answer.from, answer.last_epoch, answer.leader_epoch) {
+            Ok(run) => checked.run = Some(run),
+            Err(error) => {
+                tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
+                    "records of the leader are refused");
+                return None;
+            }
+        }
+    }
+    Some(checked)
+}
+
+/// Positions that a list of partitions would tell; nothing for those that lead.
+pub(crate) fn collect<D: Disk>(slot: &Slot<D>, id: TopicPartition, positions: &Mutex<Positions>) {
+    let Some(replica) = slot.partition.replica() else { return };
+    if let Some(leader) = replica.leader() {
+        let mut positions = positions.lock().expect("no panic holds a list of positions");
+        positions.entry(leader).or_default().push((id, replica.position()));
+    }
+}

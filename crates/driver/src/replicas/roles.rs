@@ -1,0 +1,127 @@
+//! From who leads, as the image says, to what this broker's partitions do.
+//!
+//! A partition that is new is opened before anybody can see that it is there. Every other change is
+//! carried out after it is published: who asks in between is told that this broker does not lead,
+//! which is true soon or was until now.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use towpath_log::disk::Disk;
+use towpath_metadata::{Image, PartitionState};
+use towpath_model::properties::{BrokerConfig, TopicConfig};
+use towpath_model::{BrokerId, Now, TopicName, TopicPartition};
+use towpath_replication::Lead;
+
+use super::pull::Positions;
+use crate::cell::{Cell, Slot};
+use crate::driver::Driver;
+use crate::recover::{RecoverError, state_of_topic};
+use crate::world::{Clock, Net};
+
+/// What the image says of one partition.
+struct Wanted {
+    topic: TopicName,
+    state: PartitionState,
+    config: Arc<TopicConfig>,
+    broker: BrokerConfig,
+}
+
+impl Wanted {
+    fn of(image: &Image, id: TopicPartition) -> Option<Wanted> {
+        let topic = image.topic_by_id(id.topic)?;
+        let at = usize::try_from(id.partition.0).ok()?;
+        Some(Wanted {
+            topic: topic.name.clone(),
+            state: topic.partitions.get(at)?.clone(),
+            config: Arc::new(image.effective_config(topic)),
+            broker: image.broker_config(),
+        })
+    }
+
+    fn lead(&self, now: Now) -> Lead {
+        Lead {
+            leader_epoch: self.state.leader_epoch,
+            partition_epoch: self.state.partition_epoch,
+            begun_at: now.time,
+            replicas: self.state.replicas.clone(),
+            in_sync: self.state.in_sync.iter().copied().collect(),
+            min_insync_replicas: self.config.min_insync_replicas,
+        }
+    }
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// Brings a partition that is open in line with the image.
+    pub(crate) fn follow_image(&self, id: TopicPartition) {
+        let wanted = Wanted::of(&self.image(), id);
+        let (Some(wanted), Some(cell)) = (wanted, self.cell(id)) else { return };
+        let me = self.settings.broker_id;
+        if !wanted.state.replicas.contains(&me) {
+            tracing::info!(topic = %wanted.topic, partition = %id.partition,
+                "this broker holds the partition no more: its records here are deleted");
+            self.forget_partition(id);
+            return;
+        }
+        let led = self.step(&cell, |slot, now, out| {
+            if slot.closed {
+                return Ok(false);
+            }
+            if wanted.state.leader != Some(me) {
+                slot.follow(&wanted.state, out);
+                return Ok(false);
+            }
+            let led = slot.partition.leader().map(towpath_replication::Leader::leader_epoch);
+            if led == Some(wanted.state.leader_epoch) {
+                let PartitionState { partition_epoch, replicas, in_sync, .. } = &wanted.state;
+                let in_sync = in_sync.iter().copied().collect();
+                slot.partition.decided(now, *partition_epoch, replicas, in_sync, out);
+                return Ok(false);
+            }
+            if slot.failed || slot.partition.leader_epoch() > wanted.state.leader_epoch {
+                return Ok(false);
+            }
+            let state = state_of_topic(&wanted.topic, &wanted.broker, &slot.log)?;
+            slot.armed.clear();
+            slot.partition.lead(wanted.lead(now), state, out);
+            Ok::<bool, RecoverError>(true)
+        });
+        cell.led.store(cell.lock().leads(), Ordering::Relaxed);
+        match led {
+            Ok(true) => {
+                tracing::debug!(topic = %wanted.topic, partition = %id.partition,
+                    leader_epoch = %wanted.state.leader_epoch, "this broker leads the partition now");
+                self.resume(&cell);
+            }
+            Ok(false) => self.ask_leader_of(&cell, wanted.state.leader),
+            Err(error) => {
+                tracing::error!(topic = %wanted.topic, partition = %id.partition, %error,
+                    "this broker cannot lead the partition: its state cannot be read");
+            }
+        }
+    }
+
+    /// Tells a new leader where this replica's log ends.
+    pub(crate) fn ask_leader_of(&self, cell: &Arc<Cell<D>>, leader: Option<BrokerId>) {
+        let Some(leader) = leader.filter(|leader| *leader != self.settings.broker_id) else {
+            return;
+        };
+        let position = cell.lock().partition.replica().map(towpath_replication::Replica::position);
+        if let Some(position) = position {
+            self.tell_positions(Positions::from([(leader, vec![(cell.id, position)])]));
+        }
+    }
+}
+
+impl<D: Disk> Slot<D> {
+    /// Follows whom the controller has chosen.
+    fn follow(&mut self, state: &PartitionState, out: &mut Vec<towpath_broker::Output>) {
+        let is_news = self.partition.leader_epoch() < state.leader_epoch;
+        self.armed.clear();
+        self.proposed_at = None;
+        self.partition.follow(state.leader, state.leader_epoch, out);
+        if is_news && state.unclean && !self.partition.is_led() {
+            self.partition.give_up_committed();
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! This node among its peers: what arrives goes to the driver, what the driver sends goes out.
+//!
+//! The transport ([`crate::peer`]) carries bytes and the driver knows what they mean; here they meet.
+//! Until the driver is there, only who has called is kept: a cluster that is being formed needs it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use towpath_broker::peer::{Frame, encode_records};
+use towpath_driver::NextRecords;
+use towpath_model::BrokerId;
+
+use crate::node::Node;
+use crate::peer::{Hello, PeerHandler, Records};
+
+/// Peers as the transport knows them, for the node that they are peers of.
+#[derive(Default)]
+pub struct Neighbours {
+    node: OnceLock<Arc<Node>>,
+    hellos: watch::Sender<BTreeMap<BrokerId, Hello>>,
+}
+
+impl Neighbours {
+    /// What peers have said of themselves so far, and may say.
+    pub(crate) fn hellos(&self) -> watch::Receiver<BTreeMap<BrokerId, Hello>> {
+        self.hellos.subscribe()
+    }
+
+    /// From now on what arrives goes to this node.
+    pub fn serve(&self, node: &Arc<Node>) {
+        if self.node.set(Arc::clone(node)).is_err() {
+            return;
+        }
+        let known: Vec<BrokerId> = self.hellos.borrow().keys().copied().collect();
+        for peer in known {
+            node.guarded(|| node.driver().peer_connected(peer));
+        }
+    }
+}
+
+impl PeerHandler for Neighbours {
+    fn receive(&self, from: BrokerId, message: Bytes) {
+        let Some(node) = self.node.get() else { return };
+        match Frame::decode(&message) {
+            Ok(Frame::Message(message)) => {
+                node.guarded(|| node.driver().receive(from, message));
+            }
+            Ok(Frame::Records(answers)) => {
+                node.guarded(|| node.driver().receive_records(from, answers));
+            }
+            Err(error) => {
+                if let Some(suppressed) = node.may_complain() {
+                    tracing::warn!(%from, %error, suppressed, "a message of a broker is not understood");
+                }
+            }
+        }
+    }
+
+    fn next_records(&self, to: BrokerId, bytes_max: usize, may_wait: bool) -> Records {
+        let Some(node) = self.node.get() else { return Records::Nothing };
+        match node.driver().next_records(to, bytes_max, may_wait) {
+            NextRecords::Nothing => Records::Nothing,
+            NextRecords::Cold => Records::Cold,
+            NextRecords::Answers(answers) => Records::Message(encode_records(answers)),
+        }
+    }
+
+    fn connected(&self, peer: BrokerId, hello: &Hello) {
+        self.hellos.send_if_modified(|hellos| {
+            let before = hellos.insert(peer, hello.clone());
+            // Another nonce comes with every connection.
+            before.is_none_or(|before| {
+                (before.directory_id, before.cluster_id, before.incarnation)
+                    != (hello.directory_id, hello.cluster_id.clone(), hello.incarnation)
+            })
+        });
+        if let Some(node) = self.node.get() {
+            node.guarded(|| node.driver().peer_connected(peer));
+        }
+    }
+
+    fn disconnected(&self, peer: BrokerId, refused: bool) {
+        if let Some(node) = self.node.get() {
+            node.guarded(|| node.driver().peer_disconnected(peer, refused));
+        }
+    }
+}

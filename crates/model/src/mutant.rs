@@ -170,6 +170,8 @@ mutants! {
     ExpandEarly = "expand-early",
     /// The high watermark does not wait for those whom the controller may have let in (KIP-497).
     NoMaximalIsr = "no-maximal-isr",
+    /// A refused expansion stops counting, although a copy of the request may still be accepted.
+    RefusedForgotten = "refused-forgotten",
     /// A follower takes an answer that was given to another position.
     StaleAnswerApplied = "stale-answer-applied",
     /// A follower takes a lower high watermark than it knew.

@@ -51,6 +51,7 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         | M::RetentionUnlimited => vec![by("log", 3000)],
         // In one seed of a thousand or so.
         M::TornAppendKept | M::OldFramesReplayed | M::CutSnapshotKept => vec![by("log", 8000)],
+        M::RefusedForgotten => vec![by("replicas", 8000)],
         M::DamageCut | M::ScrubPassesOver => vec![by("rot", 500)],
         M::TombstoneDroppedEarly
         | M::NewestRecordDropped
@@ -87,7 +88,6 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         | M::GenerationNotLogged
         | M::GenerationKept
         | M::OffsetsOfOldTopic => vec![by("groups", 3000)],
-        // A profile of several replicas will.
         M::TruncateToHighWatermark
         | M::NoDivergenceCheck
         | M::ExpandEarly
@@ -95,7 +95,7 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         | M::StaleAnswerApplied
         | M::HighWatermarkRegresses
         | M::QuorumHighWatermark
-        | M::LocalShrink => Vec::new(),
+        | M::LocalShrink => vec![by("replicas", 3000)],
     }
 }
 
@@ -163,8 +163,7 @@ mod tests {
     fn every_mutant_is_hunted_by_a_profile_that_exists() {
         for mutant in Mutant::ALL {
             let hunts = hunts(*mutant);
-            let needs_replicas = Mutant::TruncateToHighWatermark <= *mutant;
-            assert!(!hunts.is_empty() || needs_replicas, "{mutant:?}");
+            assert!(!hunts.is_empty(), "{mutant:?}");
             for hunt in hunts {
                 assert!(profiles::find(hunt.profile).is_some(), "{hunt:?}");
                 assert!(1 < hunt.seeds, "{hunt:?}: a range, not a single seed");

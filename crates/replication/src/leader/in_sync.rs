@@ -111,6 +111,9 @@ impl Leader {
     /// Whoever was asked for goes on counting until the partition changes.
     pub fn proposal_refused(&mut self) {
         self.proposal = None;
+        if mutant::is_on(Mutant::RefusedForgotten) {
+            self.asked_for.clear();
+        }
         self.assert_invariants();
     }
 

@@ -5,6 +5,7 @@ pub mod compaction;
 pub mod groups;
 pub mod journal;
 pub mod log;
+pub mod replicas;
 pub mod retention;
 pub mod rot;
 pub mod volumes;
@@ -20,6 +21,7 @@ pub fn all() -> &'static [&'static dyn Profile] {
         &log::LogCalls,
         &rot::Rot,
         &compaction::Compaction,
+        &replicas::Replicas,
         &broker::Broker,
         &groups::Groups,
         &retention::Retention,

@@ -67,10 +67,9 @@ pub enum BadMessage {
     /// A snapshot's membership cannot be.
     #[error("a snapshot of the metadata quorum: {0}")]
     Membership(#[from] MembershipRefusal),
-    /// A vote, or a leadership, for a member whose disk has not taken what it was given: it cannot
-    /// have asked for it.
-    #[error("a vote of the metadata quorum that was not asked for")]
-    NotAskedFor,
+    /// The leadership is handed to a member whose disk has not taken what it was given.
+    #[error("the leadership of the metadata quorum is handed to a member that is behind")]
+    NotReadyToLead,
 }
 
 /// What a message is compared with.
@@ -98,13 +97,9 @@ pub(super) fn admit(message: &Message, view: &View) -> Result<(), BadMessage> {
             check_position(*last_index, *last_term)?;
             check_position(*commit, *commit_term)
         }
-        Body::VoteReply { granted, commit, commit_term, .. } => {
+        Body::VoteReply { commit, commit_term, .. } => {
             check_index(*commit)?;
-            check_bound(*commit_term)?;
-            if *granted && !view.is_settled {
-                return Err(BadMessage::NotAskedFor);
-            }
-            Ok(())
+            check_bound(*commit_term)
         }
         Body::Append { prev_index, prev_term, commit, entries } => {
             check_index(*commit)?;
@@ -144,7 +139,7 @@ pub(super) fn admit(message: &Message, view: &View) -> Result<(), BadMessage> {
             }
             Ok(snapshot.membership.check()?)
         }
-        Body::TimeoutNow if !view.is_settled => Err(BadMessage::NotAskedFor),
+        Body::TimeoutNow if !view.is_settled => Err(BadMessage::NotReadyToLead),
         Body::TimeoutNow => Ok(()),
     }
 }

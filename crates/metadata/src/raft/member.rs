@@ -12,12 +12,12 @@
 //! - A snapshot that does not arrive is sent again after a while; the crate would wait for ever.
 //! - A snapshot taken before this member was added is taken nevertheless.
 
+mod guards;
+mod ready;
+
 use std::collections::{BTreeMap, VecDeque};
 
-use ::raft::eraftpb::{ConfState, Entry as RaftEntry, Message as RaftMessage};
-use ::raft::{
-    Config, INVALID_ID, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole,
-};
+use ::raft::{Config, ProgressState, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 
 use super::admit::{BadMessage, View, admit};
 use super::consensus::{
@@ -27,7 +27,7 @@ use super::convert;
 use super::entry::{Entry, Payload};
 use super::ids::{LogIndex, MemberId, Term, Vote};
 use super::membership::{Membership, MembershipChange};
-use super::message::{Body, Message, Rejection, Snapshot};
+use super::message::{Body, Message, Snapshot};
 use super::reads::Reads;
 use super::start::{BadStart, Begun, RaftStart, Settings};
 use super::store::Store;
@@ -40,9 +40,6 @@ const APPENDS_IN_FLIGHT_MAX: usize = 256;
 const APPEND_BYTES_MAX: u64 = 1 << 20;
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 const COMMITTED_BYTES_PER_READY: u64 = 1 << 20;
-
-/// A snapshot of which nothing was heard is sent again after so many election timeouts.
-const SNAPSHOT_PATIENCE: u64 = 10;
 
 /// A member of the quorum, on the raft crate.
 pub struct Raft {
@@ -226,85 +223,19 @@ impl Raft {
         }
     }
 
-    /// Without this, a snapshot that was lost on its way would be waited for for ever.
-    fn send_snapshots_again(&mut self) {
-        let receiving: Vec<MemberId> = self
-            .node
-            .raft
-            .prs()
-            .iter()
-            .filter(|(_, progress)| progress.state == ProgressState::Snapshot)
-            .map(|(&number, _)| convert::member(number))
-            .collect();
-        self.snapshots_sent.retain(|member, _| receiving.contains(member));
-        let patience = SNAPSHOT_PATIENCE * self.settings.election_ticks as u64;
-        for member in receiving {
-            let sent_at = *self.snapshots_sent.entry(member).or_insert(self.ticks);
-            if patience <= self.ticks - sent_at {
-                self.snapshots_sent.remove(&member);
-                self.node.report_snapshot(member.number(), SnapshotStatus::Failure);
-            }
-        }
-    }
-
-    /// What may be known to be committed here, until more is applied. Only what is committed can be
-    /// left for later: a leader may need its uncommitted entries everywhere to commit any.
-    fn room(&self) -> LogIndex {
-        LogIndex(self.applied.0.saturating_add(self.settings.unapplied_entries_max))
-    }
-
-    /// A rejection, with its hint resolved against this leader's log; `None` if it is an old one.
-    fn resolve(&self, from: MemberId, index: LogIndex, rejection: Rejection) -> Option<Rejection> {
-        let Some(progress) = self.node.raft.prs().get(from.number()) else {
-            return Some(rejection);
+    fn progress(&self) -> BTreeMap<MemberId, MemberProgress> {
+        let patience = self.settings.election_ticks as u64;
+        let of = |(&number, progress): (&u64, &::raft::Progress)| {
+            let member = convert::member(number);
+            let heard = self.heard.get(&member).is_some_and(|&at| self.ticks - at <= patience);
+            let progress = MemberProgress {
+                matched: LogIndex(progress.matched),
+                is_recently_active: member == self.me || heard,
+                is_receiving_snapshot: progress.state == ProgressState::Snapshot,
+            };
+            (member, progress)
         };
-        if index.0 <= progress.matched {
-            return None;
-        }
-        let mut hint = rejection.hint_index.0;
-        if rejection.hint_term != Term(0) {
-            let log = &self.node.raft.raft_log;
-            hint = log.find_conflict_by_term(hint, rejection.hint_term.0).0;
-        }
-        let hint_index = LogIndex(hint.max(progress.matched));
-        Some(Rejection { hint_index, hint_term: Term(0) })
-    }
-
-    fn apply_change(&mut self, index: LogIndex, change: &MembershipChange) {
-        let Ok(next) = self.membership.after(change) else { return };
-        let mut state = ConfState::default();
-        for change in convert::to_conf_changes(change) {
-            state = self.node.raft.apply_conf_change(&change).expect("the same change fits ours");
-        }
-        if *change != MembershipChange::Simple(Vec::new()) {
-            self.assert_same_members(&next, &convert::from_conf_state(&state));
-        }
-        self.membership = next;
-        self.changed = index;
-        self.memberships.insert(index.0, self.membership.clone());
-        if self.is_leader() && !self.membership.is_voter(self.me) {
-            let term = self.node.raft.term;
-            self.node.raft.become_follower(term, INVALID_ID);
-        }
-    }
-
-    /// Ours and the raft crate's were computed apart. This member may be a learner there before it is
-    /// one here: see [`Raft::admit_me`].
-    fn assert_same_members(&self, ours: &Membership, theirs: &Membership) {
-        assert!(
-            ours == theirs || self.admit_me(ours.clone()) == *theirs,
-            "two memberships: {ours:?} and {theirs:?}"
-        );
-    }
-
-    /// The raft crate ignores a snapshot without this member in it. But a member that was added after
-    /// the snapshot was taken has no other way to begin; as a learner it decides nothing by it. Only
-    /// the crate is told so: what is given out says what the snapshot says.
-    fn admit_me(&self, mut membership: Membership) -> Membership {
-        if !membership.contains(self.me) {
-            membership.learners.insert(self.me);
-        }
-        membership
+        self.node.raft.prs().iter().map(of).collect()
     }
 
     fn role_change(&mut self) -> Option<RoleChange> {
@@ -570,64 +501,5 @@ impl Consensus for Raft {
         self.node.report_unreachable(member.number());
         self.node.report_snapshot(member.number(), SnapshotStatus::Failure);
         self.after_step();
-    }
-}
-
-impl Raft {
-    /// Makes `snapshot` the log and the state.
-    fn install(&mut self, mut snapshot: Snapshot) -> Snapshot {
-        if self.snapshot_without_me.take() == Some(snapshot.index) {
-            snapshot.membership.learners.remove(&self.me);
-        }
-        self.node.mut_store().install(convert::to_snapshot(snapshot.clone()));
-        self.membership = snapshot.membership.clone();
-        self.memberships = BTreeMap::from([(snapshot.index.0, self.membership.clone())]);
-        self.given_out = snapshot.index;
-        self.last_written = snapshot.index;
-        snapshot
-    }
-
-    /// What may go out at once: everything when there is nothing to wait for, and what the crate lets a
-    /// leader say before its own disk has taken it, but not before that disk has taken its vote.
-    fn sort_messages(&self, ready: &mut Ready, early: &[RaftMessage], late: &[RaftMessage]) {
-        let nothing_to_wait_for = self.in_flight.iter().all(|r| !r.must_sync);
-        let vote_is_durable = self.in_flight.iter().all(|r| !r.has_vote);
-        for (messages, may_go) in [(early, vote_is_durable), (late, false)] {
-            let to = if may_go || nothing_to_wait_for {
-                &mut ready.messages
-            } else {
-                &mut ready.messages_after_persist
-            };
-            to.extend(messages.iter().map(convert::from_message));
-        }
-    }
-
-    fn give_out(&mut self, committed: &[RaftEntry]) -> Vec<Entry> {
-        let mut given = Vec::with_capacity(committed.len());
-        for entry in committed {
-            assert_eq!(entry.index, self.given_out.0 + 1, "committed entries come without gaps");
-            self.given_out = LogIndex(entry.index);
-            let entry = convert::from_entry(entry);
-            if let Payload::Membership(change) = &entry.payload {
-                self.apply_change(entry.index, change);
-            }
-            given.push(entry);
-        }
-        given
-    }
-
-    fn progress(&self) -> BTreeMap<MemberId, MemberProgress> {
-        let patience = self.settings.election_ticks as u64;
-        let of = |(&number, progress): (&u64, &::raft::Progress)| {
-            let member = convert::member(number);
-            let heard = self.heard.get(&member).is_some_and(|&at| self.ticks - at <= patience);
-            let progress = MemberProgress {
-                matched: LogIndex(progress.matched),
-                is_recently_active: member == self.me || heard,
-                is_receiving_snapshot: progress.state == ProgressState::Snapshot,
-            };
-            (member, progress)
-        };
-        self.node.raft.prs().iter().map(of).collect()
     }
 }

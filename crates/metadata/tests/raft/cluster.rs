@@ -1,17 +1,21 @@
 //! A cluster of members from a seed: what a driver does with a [`Consensus`], on disks and a network
 //! that fail. Everything follows from the seed.
 
+mod changes;
+mod weather;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use towpath_metadata::raft::{
-    BadMessage, Consensus, Entry, LogIndex, MemberChange, MemberId, Membership, MembershipChange,
-    Message, Proposed, RaftStart, Ready, Role, Settings, Snapshot, Term,
+    BadMessage, Consensus, Entry, LogIndex, MemberId, MembershipChange, Message, Proposed,
+    RaftStart, Ready, Role, Settings, Snapshot, Term,
 };
 use towpath_model::{BrokerId, Uuid};
 
 use crate::checker::{Checker, State, hash_of};
 use crate::disk::Disk;
 use crate::rng::Rng;
+use weather::Weather;
 
 /// What the harness drives.
 pub(crate) trait Member: Consensus {
@@ -19,67 +23,6 @@ pub(crate) trait Member: Consensus {
     const CHANGES: bool;
 
     fn start(start: RaftStart) -> Self;
-}
-
-/// How much of what happens in one run; drawn per seed, so that some runs know no crashes and others
-/// little else.
-pub(crate) struct Weather {
-    drop_percent: u64,
-    repeat_percent: u64,
-    delay_ticks: u64,
-    crash_one_in: u64,
-    pause_one_in: u64,
-    cut_one_in: u64,
-    stall_one_in: u64,
-    compact_one_in: u64,
-    change_one_in: u64,
-    transfer_one_in: u64,
-    unreachable_one_in: u64,
-    propose_percent: u64,
-    starts: bool,
-}
-
-impl Weather {
-    fn draw(rng: &mut Rng) -> Weather {
-        let rate = |rng: &mut Rng, often: u64| match rng.below(4) {
-            0 => 0,
-            1 => often * 4,
-            _ => often,
-        };
-        Weather {
-            drop_percent: [0, 2, 10, 25][rng.below(4) as usize],
-            repeat_percent: [0, 2, 10][rng.below(3) as usize],
-            delay_ticks: [1, 3, 8, 40][rng.below(4) as usize],
-            crash_one_in: rate(rng, 60),
-            pause_one_in: rate(rng, 80),
-            cut_one_in: rate(rng, 60),
-            stall_one_in: rate(rng, 50),
-            compact_one_in: rate(rng, 25),
-            change_one_in: rate(rng, 20),
-            transfer_one_in: rate(rng, 60),
-            unreachable_one_in: rate(rng, 30),
-            propose_percent: [5, 30, 80][rng.below(3) as usize],
-            starts: true,
-        }
-    }
-
-    fn calm() -> Weather {
-        Weather {
-            drop_percent: 0,
-            repeat_percent: 0,
-            delay_ticks: 1,
-            crash_one_in: 0,
-            pause_one_in: 0,
-            cut_one_in: 0,
-            stall_one_in: 0,
-            compact_one_in: 0,
-            change_one_in: 0,
-            transfer_one_in: 0,
-            unreachable_one_in: 0,
-            propose_percent: 0,
-            starts: false,
-        }
-    }
 }
 
 pub(crate) struct Node<C> {
@@ -307,7 +250,7 @@ impl<C: Member> Cluster<C> {
             match core.receive(message) {
                 Ok(()) => {}
                 Err(BadMessage::NotForMe { .. }) => self.checker.event("message for another disk"),
-                Err(BadMessage::NotAskedFor) => self.checker.event("late vote"),
+                Err(BadMessage::NotReadyToLead) => self.checker.event("late hand-over"),
                 Err(error) => panic!("a correct member's message is refused: {error}"),
             }
             if self.rng.one_in(2) {
@@ -573,55 +516,6 @@ impl<C: Member> Cluster<C> {
         self.checker.event("change proposed");
         self.drive(leader);
         Some(proposed)
-    }
-
-    fn change_something(&mut self) {
-        let membership = self.checker.newest_state().membership;
-        if membership.voters.is_empty() {
-            return;
-        }
-        let slot = self.rng.below(self.nodes.len() as u64) as usize;
-        let member = self.nodes[slot].me;
-        if !membership.contains(member) {
-            if self.rng.one_in(3) && self.may_go(member, &membership) {
-                self.replace_disk(slot);
-                return;
-            }
-            self.change(MembershipChange::Simple(vec![MemberChange::AddLearner(member)]));
-            return;
-        }
-        // Only who takes part gets a vote, so that nobody votes whose disk is gone.
-        let change = match self.rng.below(6) {
-            0 => MembershipChange::Simple(vec![MemberChange::Remove(member)]),
-            1 => MembershipChange::Simple(vec![MemberChange::AddLearner(member)]),
-            2 => MembershipChange::Simple(vec![MemberChange::AddVoter(member)]),
-            3 => MembershipChange::LeaveJoint,
-            _ => self.joint_change(&membership),
-        };
-        self.change(change);
-    }
-
-    /// Whether all voters that are left know for good that `member` is none of them.
-    fn may_go(&self, member: MemberId, membership: &Membership) -> bool {
-        let knows = |voter: &MemberId| {
-            let node = self.nodes.iter().find(|node| node.me == *voter);
-            let status = node.and_then(|node| node.core.as_ref()).map(|core| core.status());
-            status.is_some_and(|s| s.is_membership_durable && !s.membership.contains(member))
-        };
-        membership.voters.iter().all(knows)
-    }
-
-    fn joint_change(&mut self, membership: &Membership) -> MembershipChange {
-        let living: BTreeSet<MemberId> = self.nodes.iter().map(|node| node.me).collect();
-        let mut changes = Vec::new();
-        for member in membership.members().intersection(&living) {
-            changes.push(match self.rng.below(4) {
-                0 => MemberChange::AddLearner(*member),
-                1 => MemberChange::Remove(*member),
-                _ => MemberChange::AddVoter(*member),
-            });
-        }
-        MembershipChange::EnterJoint { changes, auto_leave: !self.rng.one_in(3) }
     }
 
     /// Everybody is up and reaches everybody: then there is a leader again, it decides, and everybody

@@ -1,8 +1,8 @@
 //! What a member may begin with, and what it is told when its disk lies.
 
 use towpath_metadata::raft::{
-    BadStart, Consensus, Entry, LogIndex, MemberChange, MemberId, Membership, MembershipChange,
-    Payload, Raft, RaftStart, Settings, Snapshot, Term, Vote,
+    BadStart, Body, Consensus, Entry, LogIndex, MemberChange, MemberId, Membership,
+    MembershipChange, Message, Payload, Raft, RaftStart, Settings, Snapshot, Term, Vote,
 };
 
 fn member(number: u64) -> MemberId {
@@ -87,12 +87,55 @@ fn the_first_entry_is_committed_from_the_beginning() {
     assert_eq!(raft.status().commit, LogIndex(1));
 }
 
+/// Whom a member of this log votes for, when member 3 asks in `term`.
+fn votes_for(log_term: u64, term: u64) -> Option<MemberId> {
+    let mut raft = Raft::start(start(vec![first(), command(2, log_term)])).expect("a start");
+    let body = Body::Vote {
+        pre: false,
+        transfer: false,
+        last_index: LogIndex(2),
+        last_term: Term(log_term),
+        commit: LogIndex(1),
+        commit_term: Term(1),
+    };
+    let message = Message { from: member(3), to: member(1), term: Term(term), body };
+    raft.receive(message).expect("a good message");
+    raft.take_ready().and_then(|ready| ready.vote).and_then(|vote| vote.voted_for)
+}
+
 #[test]
-fn the_vote_is_kept_only_for_its_own_term() {
-    let raft = Raft::start(start(vec![first(), command(2, 9)])).expect("a start");
-    assert_eq!(raft.status().term, Term(9));
-    let raft = Raft::start(start(vec![first(), command(2, 12)])).expect("a start");
-    assert_eq!(raft.status().term, Term(12));
+fn the_vote_is_kept_for_its_own_term_only() {
+    assert_eq!(votes_for(9, 9), Some(member(2)), "as it did before");
+    assert_eq!(votes_for(9, 10), Some(member(3)));
+    assert_eq!(votes_for(12, 12), Some(member(3)), "the log is of a later term than the vote");
+}
+
+#[test]
+fn a_change_that_was_noted_is_known_to_be_committed() {
+    let remove = MembershipChange::Simple(vec![MemberChange::Remove(member(2))]);
+    let mut noted = start(vec![first(), entry(2, 2, Payload::Membership(remove)), command(3, 2)]);
+    assert_eq!(Raft::start(noted.clone()).expect("a start").status().commit, LogIndex(1));
+    noted.vote.change = LogIndex(2);
+    let mut raft = Raft::start(noted.clone()).expect("a start");
+    assert_eq!(raft.status().commit, LogIndex(2));
+    raft.take_ready().expect("they are durable and committed");
+    let status = raft.status();
+    assert!(!status.membership.contains(member(2)) && status.is_membership_durable);
+    noted.vote.change = LogIndex(4);
+    assert!(matches!(error(noted), BadStart::Lost { .. }));
+}
+
+#[test]
+fn a_change_is_durable_here_when_its_note_is() {
+    let remove = MembershipChange::Simple(vec![MemberChange::Remove(member(2))]);
+    let mut begun = start(vec![first(), entry(2, 2, Payload::Membership(remove))]);
+    begun.commit = LogIndex(2);
+    let mut raft = Raft::start(begun).expect("a start");
+    let ready = raft.take_ready().expect("both are committed");
+    assert_eq!(ready.vote.map(|vote| vote.change), Some(LogIndex(2)));
+    assert!(!raft.status().is_membership_durable);
+    raft.persisted(ready.number);
+    assert!(raft.status().is_membership_durable);
 }
 
 #[test]

@@ -282,7 +282,7 @@ proptest! {
     #[test]
     fn messages_come_back_from_their_encoding(from in member(), term in term(), body in body()) {
         let message = Message { from, to: from, term, body };
-        let bytes = serde_json::to_vec(&message).expect("it is data");
-        prop_assert_eq!(serde_json::from_slice::<Message>(&bytes).expect("the same"), message);
+        let bytes = postcard::to_allocvec(&message).expect("it is data");
+        prop_assert_eq!(postcard::from_bytes::<Message>(&bytes).expect("the same"), message);
     }
 }

@@ -9,6 +9,12 @@ use towpath_metadata::raft::{
 
 use crate::cluster::Cluster;
 
+/// A driver may hand its member to another thread.
+const _: fn() = || {
+    fn is_send<T: Send>() {}
+    is_send::<Raft>();
+};
+
 fn elected(mut cluster: Cluster<Raft>) -> Cluster<Raft> {
     for _ in 0..200 {
         cluster.tick();

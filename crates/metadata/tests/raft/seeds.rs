@@ -30,14 +30,16 @@ fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
 
 fn run_all<C: Member>(seeds: std::ops::Range<u64>) -> BTreeMap<&'static str, u64> {
     let mut events = BTreeMap::new();
-    for seed in seeds {
-        let ran = std::panic::catch_unwind(|| run::<C>(seed).checker.events);
+    let mut hash = 0;
+    for seed in seeds.clone() {
+        let ran = std::panic::catch_unwind(|| run::<C>(seed).checker);
         let Ok(ran) = ran else { panic!("seed {seed} breaks a promise: see above") };
-        for (name, count) in ran {
+        hash ^= ran.trace_hash();
+        for (name, count) in ran.events {
             *events.entry(name).or_default() += count;
         }
     }
-    println!("{events:#?}");
+    println!("seeds {seeds:?}: hash {hash:016x}, {events:#?}");
     events
 }
 

@@ -59,7 +59,7 @@ impl Addresses {
         self.change(|known| known.told.insert(peer, address.clone()).as_ref() != Some(&address));
     }
 
-    /// Forgets a peer: connections to it end.
+    /// Forgets a peer, until it makes itself known again: connections to it end.
     pub fn remove(&self, peer: BrokerId) {
         self.change(|known| {
             let was_learned = known.learned.remove(&peer).is_some();

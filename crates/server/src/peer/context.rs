@@ -11,6 +11,7 @@ use super::hello::{Class, Hello, LEVELS, NONCE_BYTES, PeerAddress};
 use super::metrics::PeerMetrics;
 use super::secret::Secret;
 use super::{PeerHandler, PeerLimits};
+use crate::cold_reads::ColdReads;
 use crate::complaints::Complaints;
 use crate::limits::Ledger;
 
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) limits: PeerLimits,
     pub(crate) metrics: PeerMetrics,
     pub(crate) ledger: Ledger,
+    /// Who may wait for a device: a few at once, whatever the number of peers.
+    pub(crate) cold_reads: ColdReads,
     pub(crate) handler: Arc<dyn PeerHandler>,
     pub(crate) complaints: Complaints,
     pub(crate) began: Instant,

@@ -45,6 +45,7 @@ pub use hello::{Class, HELLO_BYTES_MAX, Hello, InvalidAddress, InvalidHello, LEV
 pub use metrics::PeerMetrics;
 pub use secret::{InvalidSecret, Secret};
 
+use crate::cold_reads::ColdReads;
 use crate::complaints::Complaints;
 use crate::connection_slots::ConnectionSlots;
 use crate::limits::{Ledger, TOO_FEW_FILES, leaves_files_for_data};
@@ -65,8 +66,8 @@ pub trait PeerHandler: Send + Sync + 'static {
     ///
     /// Without `may_wait` it is asked on a worker of the runtime, and takes only what needs no
     /// device: [`Records::Cold`] if there is nothing else. Then it is asked again on a thread of its own,
-    /// with `may_wait`, at most one at a time for each peer, and gives what is cold, or
-    /// [`Records::Nothing`]; what is not cold is still asked for meanwhile.
+    /// with `may_wait`, once at a time for each peer and for a few peers at once, and gives what is
+    /// cold, or [`Records::Nothing`]; what is not cold is still asked for meanwhile.
     fn next_records(&self, to: BrokerId, bytes_max: usize, may_wait: bool) -> Records;
 
     /// A connection was made, in either direction and of either class; the peer has proved who it
@@ -189,6 +190,7 @@ impl Peers {
             secret: settings.secret,
             addresses: settings.addresses,
             ledger: Ledger::new(settings.limits.memory_bytes),
+            cold_reads: ColdReads::new(),
             limits: settings.limits,
             metrics: settings.metrics,
             handler,
@@ -215,6 +217,15 @@ impl Peers {
     pub fn ready_to_send_records(&self, to: BrokerId) {
         if let Some(peer) = self.routes.of(to) {
             peer.queue(Class::Records).records_are_ready();
+        }
+    }
+
+    /// Tells all peers anew who this broker is, over new connections: to be called when it has come to
+    /// belong to a cluster. Messages under way may be lost.
+    pub fn introduce_again(&self) {
+        for peer in self.routes.0.read().expect("nothing panics over the routes").values() {
+            // Whatever the address is, it counts as another one.
+            peer.address.send_modify(|_| {});
         }
     }
 

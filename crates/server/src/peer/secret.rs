@@ -62,6 +62,15 @@ impl Secret {
     }
 }
 
+/// Takes the same time wherever two secrets differ.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Secret) -> bool {
+        self.is_tag(&[], &other.tag(&[]))
+    }
+}
+
+impl Eq for Secret {}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")

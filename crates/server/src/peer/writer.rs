@@ -53,7 +53,7 @@ impl From<Malformed> for Ended {
 
 /// Sends what waits for one peer.
 pub(crate) struct Writer<'a> {
-    context: &'a Context,
+    context: &'a Arc<Context>,
     peer: &'a Peer,
     queue: &'a Queue,
     class: Class,
@@ -70,7 +70,7 @@ pub(crate) struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     pub(crate) fn new(
-        context: &'a Context,
+        context: &'a Arc<Context>,
         peer: &'a Peer,
         class: Class,
         socket: &'a TcpStream,
@@ -191,9 +191,13 @@ impl<'a> Writer<'a> {
             }
             Records::Cold if self.reading.is_some() => {}
             Records::Cold => {
-                let (handler, to) = (Arc::clone(handler), self.peer.id);
-                let read = move || handler.next_records(to, RECORDS_BYTES, true);
-                *self.reading = Some(tokio::task::spawn_blocking(read));
+                let (context, to) = (Arc::clone(self.context), self.peer.id);
+                *self.reading = Some(tokio::spawn(async move {
+                    let handler = Arc::clone(&context.handler);
+                    let read = move || handler.next_records(to, RECORDS_BYTES, true);
+                    // It fails when the broker stops.
+                    context.cold_reads.run(read).await.unwrap_or(Records::Nothing)
+                }));
             }
         }
     }

@@ -94,7 +94,8 @@ impl PeerHandler for Recorder {
 #[derive(Clone, Default)]
 pub(crate) struct Options {
     pub(crate) secret: Option<&'static str>,
-    pub(crate) cluster_id: Option<&'static str>,
+    /// May change at any time.
+    pub(crate) cluster_id: Arc<Mutex<Option<&'static str>>>,
     pub(crate) limits: PeerLimits,
     pub(crate) addresses: Addresses,
     /// 0: any.
@@ -126,12 +127,12 @@ impl Transport {
         let at = SocketAddr::from(([127, 0, 0, 1], options.port));
         let listener = runtime.block_on(tokio::net::TcpListener::bind(at)).unwrap();
         let address = listener.local_addr().unwrap();
-        let cluster_id = options.cluster_id;
+        let cluster_id = Arc::clone(&options.cluster_id);
         let settings = PeerSettings {
             me: BrokerId(id),
             directory_id: options.directory_id.unwrap_or_else(random_uuid),
             incarnation: random_uuid(),
-            cluster_id: Arc::new(move || cluster_id.map(str::to_owned)),
+            cluster_id: Arc::new(move || cluster_id.lock().unwrap().map(str::to_owned)),
             listener,
             advertised: Some(peer_address(address)),
             secret: options.secret.map(|text| Secret::new(text.as_bytes()).unwrap()),

@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use towpath_model::{BrokerId, Uuid};
-use towpath_server::peer::{Addresses, Class, FRAME_BYTES_MAX, MAGIC, PeerLimits};
+use towpath_server::peer::{Addresses, Class, FRAME_BYTES_MAX, Hello, MAGIC, PeerLimits};
 
 use crate::peer_transport::*;
 
@@ -57,17 +58,33 @@ fn messages_of_any_size_arrive_and_small_ones_in_order() {
 fn brokers_without_a_cluster_learn_who_the_others_are() {
     let directory_id = Some(Uuid([7; 16]));
     let one = Transport::start(1, Options { directory_id, ..Options::default() });
-    let cluster_id = Some("a-cluster");
+    let cluster_id = Arc::new(Mutex::new(Some("a-cluster")));
     let two = Transport::start(2, Options { cluster_id, ..Options::default() });
     one.knows(&[&two]);
-    let is_two = |hello: &towpath_server::peer::Hello| {
+    let is_two = |hello: &Hello| {
         hello.node_id == BrokerId(2) && hello.cluster_id.as_deref() == Some("a-cluster")
     };
     one.handler.until("its hello", |seen| seen.hellos.iter().any(is_two));
     // Also by the one that is called, which calls back at the address that it was told.
-    let is_one = |hello: &towpath_server::peer::Hello| hello.directory_id == Uuid([7; 16]);
+    let is_one = |hello: &Hello| hello.directory_id == Uuid([7; 16]);
     two.handler.until("its hello", |seen| seen.hellos.iter().any(is_one));
     two.send(&one, Class::Control, b"called back");
+}
+
+#[test]
+fn a_broker_that_has_come_to_a_cluster_says_so_to_those_that_know_it_already() {
+    let cluster_id = Arc::new(Mutex::new(None));
+    let of_one = Arc::clone(&cluster_id);
+    let one = Transport::start(1, Options { cluster_id: of_one, ..Options::default() });
+    let two = Transport::start(2, Options::default());
+    one.knows(&[&two]);
+    one.reaches(BrokerId(2));
+    two.reaches(BrokerId(1));
+    *cluster_id.lock().unwrap() = Some("a-cluster");
+    one.peers.introduce_again();
+    let has_it = |hello: &Hello| hello.cluster_id.as_deref() == Some("a-cluster");
+    two.handler.until("the news", |seen| seen.hellos.iter().any(has_it));
+    one.repeat(&two, Class::Control, b"after that");
 }
 
 #[test]
@@ -176,7 +193,10 @@ fn somebody_who_endlessly_sends_is_refused_early() {
 #[test]
 fn whoever_has_another_secret_or_cluster_or_none_is_refused_by_both() {
     let secret = |secret| Options { secret: Some(secret), ..Options::default() };
-    let cluster = |cluster_id| Options { cluster_id: Some(cluster_id), ..Options::default() };
+    let cluster = |cluster_id| Options {
+        cluster_id: Arc::new(Mutex::new(Some(cluster_id))),
+        ..Options::default()
+    };
     let cases = [
         ("secret", secret("the secret of the first"), secret("the secret of the second")),
         ("secret", secret("the secret of the first"), Options::default()),

@@ -9,6 +9,7 @@
 //! Below this file nobody reads flags, environment or files.
 
 mod address;
+mod cluster;
 mod file;
 #[cfg(test)]
 mod reference;
@@ -22,6 +23,7 @@ use towpath_model::Uuid;
 use towpath_model::properties::BrokerConfig;
 
 pub(crate) use address::HostPort;
+pub(crate) use cluster::{Cluster, Written as WrittenCluster};
 pub(crate) use file::read_file;
 
 /// Where a value came from.
@@ -77,6 +79,8 @@ pub(crate) struct Written {
     pub(crate) http: Option<Given<String>>,
     pub(crate) advertise_kafka: Option<Given<String>>,
     pub(crate) insecure: Option<Given<bool>>,
+    /// Other brokers.
+    pub(crate) cluster: WrittenCluster,
     /// Broker properties by name.
     pub(crate) broker: BTreeMap<String, Given<String>>,
 }
@@ -102,6 +106,16 @@ impl Written {
                 "TOWPATH_KAFKA" => written.kafka = given(value),
                 "TOWPATH_HTTP" => written.http = given(value),
                 "TOWPATH_ADVERTISE_KAFKA" => written.advertise_kafka = given(value),
+                "TOWPATH_ADVERTISE_HTTP" => written.cluster.advertise_http = given(value),
+                "TOWPATH_PEER" => written.cluster.peer = given(value),
+                "TOWPATH_ADVERTISE_PEER" => written.cluster.advertise_peer = given(value),
+                "TOWPATH_CLUSTER" => written.cluster.members = given(value),
+                "TOWPATH_JOIN" => written.cluster.join = given(value),
+                "TOWPATH_ROLE" => written.cluster.role = given(value),
+                "TOWPATH_CLUSTER_SECRET" => written.cluster.secret = given(value),
+                "TOWPATH_CLUSTER_SECRET_FILE" => {
+                    written.cluster.secret_file = Some(Given { value: value.into(), origin });
+                }
                 "TOWPATH_INSECURE" => match read_boolean(&value) {
                     Some(value) => written.insecure = Some(Given { value, origin }),
                     None => errors.push(ConfigError {
@@ -130,6 +144,7 @@ impl Written {
             http: self.http.or(below.http),
             advertise_kafka: self.advertise_kafka.or(below.advertise_kafka),
             insecure: self.insecure.or(below.insecure),
+            cluster: self.cluster.over(below.cluster),
             broker,
         }
     }
@@ -170,6 +185,7 @@ pub(crate) const SERVE: Defaults =
 /// Where listeners are when nobody says otherwise.
 const KAFKA_PORT: u16 = 9092;
 const HTTP_PORT: u16 = 8080;
+const PEER_PORT: u16 = 9094;
 
 /// What the server is started with: checked, and complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,6 +195,10 @@ pub(crate) struct Settings {
     pub(crate) kafka: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) advertised: Option<HostPort>,
+    /// Where other brokers and HTTP clients are told to connect.
+    pub(crate) advertised_http: Option<HostPort>,
+    /// `None`: a broker by itself.
+    pub(crate) cluster: Option<Cluster>,
     /// Broker properties that are other than registered, by name.
     pub(crate) statics: BTreeMap<String, String>,
     pub(crate) broker: BrokerConfig,
@@ -203,7 +223,10 @@ impl Settings {
         let kafka = note(address::read(written.kafka.as_ref()));
         let http = note(address::read(written.http.as_ref()));
         let advertised = note(address::read(written.advertise_kafka.as_ref()));
-        let any_port = [&kafka, &http].iter().any(|a| a.as_ref().is_some_and(|a| a.port == 0));
+        let advertised_http = note(address::read(written.cluster.advertise_http.as_ref()));
+        let peer = note(address::read(written.cluster.peer.as_ref()));
+        let named = [&kafka, &http, &peer];
+        let any_port = named.iter().any(|a| a.as_ref().is_some_and(|a| a.port == 0));
         let is_insecure = written.insecure.as_ref().is_some_and(|insecure| insecure.value);
         let mut bind = |named: Option<HostPort>, given: Option<&Given<String>>, port: u16| {
             let unnamed = || HostPort::loopback(if any_port { 0 } else { port });
@@ -224,10 +247,15 @@ impl Settings {
         };
         let kafka = bind(kafka, written.kafka.as_ref(), KAFKA_PORT);
         let http = bind(http, written.http.as_ref(), HTTP_PORT);
-        if advertised.as_ref().is_some_and(|address| address.port == 0) {
-            let origin = written.advertise_kafka.as_ref().map(|given| given.origin.clone());
-            let message = "port 0 cannot be advertised: clients have to connect to it".to_owned();
-            errors.push(ConfigError { origin, message });
+        for (advertised, given) in [
+            (&advertised, &written.advertise_kafka),
+            (&advertised_http, &written.cluster.advertise_http),
+        ] {
+            if advertised.as_ref().is_some_and(|address| address.port == 0) {
+                let origin = given.as_ref().map(|given| given.origin.clone());
+                let message = "port 0 cannot be advertised: clients have to connect to it";
+                errors.push(ConfigError { origin, message: message.to_owned() });
+            }
         }
 
         let data = match (&written.data, defaults.data) {
@@ -242,6 +270,26 @@ impl Settings {
             }
         };
         let broker = check_broker(&written.broker, defaults, &mut errors);
+        let me = broker.as_ref().map(|(_, broker)| broker.node_id);
+        let cluster = match me {
+            Some(me) => Cluster::check(&written.cluster, peer, me, any_port, &mut errors),
+            None => None,
+        };
+        if cluster.is_some() {
+            let listeners = [
+                (kafka, &advertised, "--kafka", "--advertise-kafka"),
+                (http, &advertised_http, "--http", "--advertise-http"),
+            ];
+            for (address, advertised, flag, advertise) in listeners {
+                if address.ip().is_unspecified() && advertised.is_none() {
+                    let message = format!(
+                        "{flag} {address} is every address of this machine, and other brokers have \
+                         to tell clients one of them: name it with {advertise} HOST:PORT"
+                    );
+                    errors.push(ConfigError { origin: None, message });
+                }
+            }
+        }
         match broker {
             Some((statics, broker)) if errors.is_empty() => {
                 let forgotten_directories = Vec::new();
@@ -250,6 +298,8 @@ impl Settings {
                     kafka,
                     http,
                     advertised,
+                    advertised_http,
+                    cluster,
                     statics,
                     broker,
                     forgotten_directories,

@@ -16,7 +16,9 @@ use towpath_model::Uuid;
 pub(super) use lifecycle::{Mode, start};
 
 use crate::cli::Global;
-use crate::config::{ConfigError, Defaults, Given, Origin, SERVE, Settings, Written, read_file};
+use crate::config::{
+    ConfigError, Defaults, Given, Origin, SERVE, Settings, Written, WrittenCluster, read_file,
+};
 use crate::failure::{Exit, Failure, Outcome};
 
 /// Flags that both ways to run a server have.
@@ -44,6 +46,8 @@ pub(crate) struct ServerArgs {
     /// [environment: TOWPATH_ADVERTISE_KAFKA]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise_kafka: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// The number of this broker in its cluster, the property node.id [default: 1]; a data directory
     /// belongs to one broker [environment: TOWPATH_BROKER__NODE_ID]
     #[arg(long, value_name = "N")]
@@ -59,6 +63,40 @@ pub(crate) struct ServerArgs {
     /// Print one line of JSON with the addresses once everything is up, and nothing else
     #[arg(long)]
     pub(crate) ready_json: bool,
+}
+
+/// Flags about other brokers.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    /// Where other brokers connect [default: this broker's place in --cluster, else 127.0.0.1:9094]
+    /// [environment: TOWPATH_PEER]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) peer: Option<String>,
+    /// The address that other brokers are told to connect to [environment: TOWPATH_ADVERTISE_PEER]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) advertise_peer: Option<String>,
+    /// The address of HTTP that other brokers are told [environment: TOWPATH_ADVERTISE_HTTP]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) advertise_http: Option<String>,
+    /// The brokers that begin a cluster together, this one among them; the same for all of them, such
+    /// as 1@a:9094,2@b:9094,3@c:9094 [environment: TOWPATH_CLUSTER]
+    #[arg(long, value_name = "ID@HOST:PORT,…")]
+    pub(crate) cluster: Option<String>,
+    /// Join the cluster of a broker at one of these addresses [environment: TOWPATH_JOIN]
+    #[arg(long, value_name = "HOST:PORT,…")]
+    pub(crate) join: Option<String>,
+    /// What this broker is there for: `broker`, or `frontend`, which keeps no data and passes HTTP on
+    /// [default: broker] [environment: TOWPATH_ROLE]
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<String>,
+    /// A file with the secret that all brokers of the cluster share [environment:
+    /// TOWPATH_CLUSTER_SECRET_FILE, or the secret itself in TOWPATH_CLUSTER_SECRET]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cluster_secret_file: Option<PathBuf>,
+    /// Where this broker stands, the property broker.rack; replicas of a partition are spread over racks
+    /// [environment: TOWPATH_BROKER__BROKER_RACK]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rack: Option<String>,
 }
 
 /// Flags of `serve`.
@@ -124,6 +162,17 @@ fn flags(args: &ServerArgs) -> Outcome<Written> {
         http: given("--http", &args.http),
         advertise_kafka: given("--advertise-kafka", &args.advertise_kafka),
         insecure: given("--insecure", &args.insecure.then_some(true)),
+        cluster: WrittenCluster {
+            peer: given("--peer", &args.cluster.peer),
+            advertise_peer: given("--advertise-peer", &args.cluster.advertise_peer),
+            advertise_http: given("--advertise-http", &args.cluster.advertise_http),
+            members: given("--cluster", &args.cluster.cluster),
+            join: given("--join", &args.cluster.join),
+            role: given("--role", &args.cluster.role),
+            secret_file: given("--cluster-secret-file", &args.cluster.cluster_secret_file),
+            // Never in an argument: everybody on the machine can read those.
+            secret: None,
+        },
         ..Written::default()
     };
     for property in &args.properties {
@@ -136,6 +185,9 @@ fn flags(args: &ServerArgs) -> Outcome<Written> {
     }
     if let Some(given) = given("--node-id", &args.node_id) {
         written.broker.insert("node.id".to_owned(), given);
+    }
+    if let Some(given) = given("--rack", &args.cluster.rack) {
+        written.broker.insert("broker.rack".to_owned(), given);
     }
     Ok(written)
 }

@@ -77,6 +77,21 @@ impl Reader<'_> {
                 "advertise_kafka" => {
                     written.advertise_kafka = self.text(value, "advertise_kafka");
                 }
+                "advertise_http" => {
+                    written.cluster.advertise_http = self.text(value, "advertise_http");
+                }
+                "peer" => written.cluster.peer = self.text(value, "peer"),
+                "advertise_peer" => {
+                    written.cluster.advertise_peer = self.text(value, "advertise_peer");
+                }
+                "cluster" => written.cluster.members = self.text(value, "cluster"),
+                "join" => written.cluster.join = self.text(value, "join"),
+                "role" => written.cluster.role = self.text(value, "role"),
+                "cluster_secret_file" => {
+                    let file = self.text(value, "cluster_secret_file");
+                    written.cluster.secret_file =
+                        file.map(|Given { value, origin }| Given { value: value.into(), origin });
+                }
                 "insecure" => written.insecure = self.boolean(value, "insecure"),
                 "broker" => match value.get_ref() {
                     DeValue::Table(table) => self.properties("", table, &mut written),
@@ -84,8 +99,9 @@ impl Reader<'_> {
                 },
                 other => {
                     let message = format!(
-                        "there is no setting {other:?}; there are data, kafka, http, \
-                         advertise_kafka, insecure and the table [broker]"
+                        "there is no setting {other:?}; there are data, kafka, http, peer, \
+                         advertise_kafka, advertise_http, advertise_peer, cluster, join, role, \
+                         cluster_secret_file, insecure and the table [broker]"
                     );
                     self.refuse(&key.span(), message);
                 }

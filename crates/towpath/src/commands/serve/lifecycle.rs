@@ -52,6 +52,10 @@ const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(2);
 /// Runs a server until it is told to stop.
 pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<()> {
     let begun = Instant::now();
+    if settings.cluster.is_some() {
+        let message = "clusters of several brokers are not served yet";
+        return Err(Failure::new(message).with_help("start without --peer, --cluster and --join"));
+    }
     logging::begin(global)?;
     end_on_panic();
     surroundings::raise_open_files();

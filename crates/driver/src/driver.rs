@@ -1,6 +1,6 @@
 //! The driver itself: its partitions, the committed metadata, and how outputs are carried out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::locate::Found;
 use crate::offline::Offline;
 use crate::open::OpenError;
 use crate::quorum::{Doorkeeper, Formation, Quorum, Removed, Station, own_number};
-use crate::replicas::{Feeds, Proposals, Rounds};
+use crate::replicas::{Feeds, Proposals, Rounds, Suspects};
 use crate::retire::GuardBook;
 use crate::room::Room;
 use crate::scrub::ScrubTotals;
@@ -79,6 +79,10 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) lines_due: Mutex<Vec<Arc<Cell<D>>>>,
     pub(crate) rounds: Mutex<Rounds>,
     pub(crate) proposals: Mutex<Proposals>,
+    /// Partitions whose files are about to be removed: they are not opened before that is done.
+    pub(crate) leaving: Mutex<BTreeSet<TopicPartition>>,
+    /// Partitions of which records were found damaged.
+    pub(crate) suspects: Mutex<Suspects>,
     /// Committed metadata, for readers.
     pub(crate) image: RwLock<Image>,
     /// Held from a step of the quorum until what follows from it is carried out. Without it, a request

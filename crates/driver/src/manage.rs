@@ -151,7 +151,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// The records go from the disk in the next upkeep: until then who reads them may go on.
     pub(crate) fn forget_partition(&self, id: TopicPartition) {
-        let removed = self.cells.write().expect("no panic holds the map").remove(&id);
+        let removed = {
+            let mut cells = self.cells.write().expect("no panic holds the map");
+            let removed = cells.remove(&id);
+            if removed.is_some() {
+                self.leaving.lock().expect("no panic holds the list").insert(id);
+            }
+            removed
+        };
         self.delete_offline(id);
         if let Some(cell) = removed {
             let is_closed = self.step_soon(&cell, |slot, _, out| {

@@ -189,6 +189,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             lines_due: Mutex::default(),
             rounds: Mutex::default(),
             proposals: Mutex::default(),
+            suspects: Mutex::default(),
+            leaving: Mutex::default(),
             image: RwLock::new(image),
             publishing: Mutex::new(()),
             deadlines: Mutex::default(),
@@ -318,7 +320,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let id = TopicPartition { topic: topic.id, partition };
         let at = usize::try_from(partition.0).unwrap_or(usize::MAX);
         let Some(state) = topic.partitions.get(at) else { return Ok(()) };
-        if !state.replicas.contains(&self.settings.broker_id) || self.cell(id).is_some() {
+        let is_leaving = || self.leaving.lock().expect("no panic holds the list").contains(&id);
+        let is_held = state.replicas.contains(&self.settings.broker_id);
+        if !is_held || self.cell(id).is_some() || is_leaving() {
             return Ok(());
         }
         let volume = match self.located(id, topic.internal) {
@@ -373,6 +377,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let directory = &self.volume(volume).directory;
         let (log, recovery) = directory.open_log(place, log_config(config, id))?;
         report(&recovery, &topic.name);
+        if !log.damaged().is_empty() {
+            self.suspect(id);
+        }
         let broker_config = image.broker_config();
         let me = self.settings.broker_id;
         let producers_max = broker_config.producers_per_partition_max;

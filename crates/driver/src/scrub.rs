@@ -295,6 +295,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     tracing::warn!(topic = %cell.topic, partition = %cell.id.partition,
                         "the index of a segment was wrong on the disk and was written anew");
                 }
+                if !new_damage.is_empty() {
+                    self.suspect(cell.id);
+                }
                 new_damage.iter().for_each(|range| tell(cell, range));
             }
             Err(error) => {

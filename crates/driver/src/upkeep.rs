@@ -197,11 +197,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 continue;
             }
             volume.partitions.fetch_sub(1, Ordering::Relaxed);
-            // Only these are deleted: internal topics stay.
-            volume.placed.fetch_sub(1, Ordering::Relaxed);
+            if !towpath_model::is_internal_topic(topic.as_str()) {
+                volume.placed.fetch_sub(1, Ordering::Relaxed);
+            }
             if let Err(error) = volume.directory.delete_log(place_of(id, &topic)) {
                 tracing::warn!(%topic, partition = %id.partition, %error,
                     "a deleted topic's files could not be removed; the next start tries again");
+            } else {
+                self.begin_anew_if_held(id);
             }
         }
     }

@@ -19,6 +19,7 @@ mod configs;
 mod create_partitions;
 mod create_topics;
 mod delete_topics;
+mod doubt_replicas;
 mod effect;
 mod elect;
 mod elect_leaders;
@@ -52,8 +53,8 @@ pub use place::{Load, Placeable, Placement};
 pub use record::{ConfiguredResource, Overrides, Record};
 pub use refusal::{Refusal, RefusalKind};
 pub use request::{
-    ConfigChange, ConfigOperation, ConfigValues, CreatedTopic, DeletedTopic, MorePartitions,
-    NewTopic, Reply, Request, Resource, ResourceKind, TopicRef,
+    ConfigChange, ConfigOperation, ConfigValues, CreatedTopic, DeletedTopic, DoubtedReplicas,
+    MorePartitions, NewTopic, Reply, Request, Resource, ResourceKind, TopicRef,
 };
 pub use session::{Session, Soft};
 pub use topic::{PartitionState, Topic};

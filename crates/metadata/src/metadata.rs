@@ -110,6 +110,9 @@ impl StateMachine for Metadata {
             Request::Heartbeat(heartbeat) => self.heartbeat(now, heartbeat),
             Request::BrokerSilent(broker) => self.broker_silent(now, broker),
             Request::AlterPartitions(proposed) => image.alter_partitions(&proposed),
+            Request::DoubtReplicas { broker, epoch, partitions } => {
+                image.doubt_replicas(broker, epoch, &partitions)
+            }
             Request::AssignDirectories { broker, epoch, directories } => {
                 self.assign_directories(broker, epoch, directories)
             }

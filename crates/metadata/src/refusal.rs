@@ -336,6 +336,11 @@ pub enum Refusal {
     /// A broker that cannot be in sync now, or not under the epoch that it was judged under.
     #[error("Broker {0} cannot be in sync now: it is fenced, stopping, or has started anew.")]
     IneligibleReplica(BrokerId),
+    /// Nobody else holds all that is committed.
+    #[error(
+        "The replica of broker {0} stays: no other one that can serve holds all that is committed."
+    )]
+    LastReplica(BrokerId),
     /// Not a set of replicas with the leader among them.
     #[error("Broker {0} is no replica, named twice, or the leader and missing.")]
     InvalidInSyncSet(BrokerId),
@@ -428,7 +433,7 @@ impl Refusal {
             R::InvalidUpdateVersion { .. } => K::InvalidUpdateVersion,
             R::DuplicateBroker(_) => K::DuplicateBrokerRegistration,
             R::BrokerNotRegistered(_) => K::BrokerIdNotRegistered,
-            R::IneligibleReplica(_) => K::IneligibleReplica,
+            R::IneligibleReplica(_) | R::LastReplica(_) => K::IneligibleReplica,
             R::InternalTopicCreation(_)
             | R::InternalTopicDeletion(_)
             | R::InternalTopicGrowth(_)

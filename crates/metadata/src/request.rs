@@ -12,6 +12,9 @@ use crate::cluster::{
 use crate::configs::ConfigEntry;
 use crate::refusal::Refusal;
 
+/// Outcomes by partition of a [`Request::DoubtReplicas`].
+pub type DoubtedReplicas = Vec<(TopicPartition, Result<(), Refusal>)>;
+
 /// A change that somebody wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
@@ -91,6 +94,15 @@ pub enum Request {
     },
     /// The cluster's first controller draws a name for it.
     NameCluster(String),
+    /// A broker no longer trusts these replicas that it holds.
+    DoubtReplicas {
+        /// Which one.
+        broker: BrokerId,
+        /// The epoch of its registration.
+        epoch: i64,
+        /// Whose replicas.
+        partitions: Vec<TopicPartition>,
+    },
 }
 
 /// The answer to a [`Request`] of the same name, entries in the order of the request; where it
@@ -130,6 +142,8 @@ pub enum Reply {
     DrainedBroker(Result<(), Refusal>),
     /// To [`Request::NameCluster`]: the name in force.
     NamedCluster(Result<String, Refusal>),
+    /// To [`Request::DoubtReplicas`]: whether each counts for nothing any more.
+    DoubtedReplicas(Result<DoubtedReplicas, Refusal>),
 }
 
 /// Property names and values as a client wrote them, unchecked.

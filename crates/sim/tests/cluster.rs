@@ -315,3 +315,34 @@ fn what_is_acknowledged_outlives_its_leader() {
             .unwrap()
     });
 }
+
+#[test]
+fn a_damaged_replica_is_copied_anew() {
+    let mut cluster = Cluster::start();
+    let id = cluster.create(BrokerId(1), "orders");
+    for _ in 0..5 {
+        cluster.produce(id, Acks::All);
+        cluster.settle();
+    }
+    let leader = cluster.leader(id).unwrap();
+    let in_sync = |cluster: &Cluster| {
+        let driver = cluster.driver(cluster.leader(id).unwrap());
+        driver.with_partition(id, |p| p.leader().unwrap().in_sync().clone()).unwrap()
+    };
+    cluster.kill(leader);
+    cluster.run_until("another broker leads", |cluster| cluster.leader(id).is_some());
+    let disk = cluster.brokers[&leader].disk.clone();
+    let segment = |(path, _): &(String, Vec<u8>)| path.contains("topics") && path.ends_with(".log");
+    let (path, _) = disk.files().into_iter().find(segment).expect("a segment was written");
+    disk.flip_bit(Path::new(&path), 70, 3).unwrap();
+    cluster.open(leader);
+    let damaged = |cluster: &Cluster| cluster.driver(leader).damaged_partitions();
+    cluster.run_until("the damage is met", |cluster| !damaged(cluster).is_empty());
+    cluster.run_until("it is copied", |cluster| {
+        cluster.driver(leader).upkeep();
+        damaged(cluster).is_empty() && in_sync(cluster).contains(&leader)
+    });
+    let (_, token) = cluster.produce(id, Acks::All);
+    cluster.settle();
+    assert!(cluster.is_acknowledged(token));
+}

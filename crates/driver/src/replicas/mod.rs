@@ -5,6 +5,7 @@
 //! roles     the image says who leads ─▶ this broker's partitions lead, follow, open or go
 //! pull      (follower) position ─▶ leader;  records ─▶ log, core ─▶ next position;  durable, at once
 //! feed      (leader)   position ─▶ report, and: send now, or once there is more
+//! repair    damaged replicas are copied anew
 //! in_sync   (leader)   who keeps up ─▶ controller ─▶ (image) ─▶ high watermark
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod feed;
 mod in_sync;
 mod pull;
+mod repair;
 mod roles;
 
 use towpath_broker::peer::PeerMessage;
@@ -27,6 +29,7 @@ pub(crate) use feed::Feeds;
 pub use feed::NextRecords;
 pub(crate) use in_sync::Proposals;
 pub(crate) use pull::{Positions, Rounds, collect};
+pub(crate) use repair::Suspects;
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// A message of another broker, whose word for who it is has been checked.
@@ -56,6 +59,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.tell_lines();
         self.propose_in_sync(now);
         self.repeat_positions(now.time);
+        self.repair(now.time);
     }
 
     fn my_epoch(&self) -> Option<BrokerEpoch> {

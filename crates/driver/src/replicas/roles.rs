@@ -63,6 +63,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             self.forget_partition(id);
             return;
         }
+        if self.copied_anew(&cell, &wanted.state) {
+            return;
+        }
         let led = self.step(&cell, |slot, now, out| {
             if slot.closed {
                 return Ok(false);

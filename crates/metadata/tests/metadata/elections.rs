@@ -1,6 +1,6 @@
 //! Who leads and who is in sync, above all where Kafka has once lost records.
 
-use towpath_metadata::{ElectionKind, RefusalKind};
+use towpath_metadata::{ElectionKind, RefusalKind, Reply, Request};
 use towpath_model::{BrokerId, LeaderEpoch};
 
 use crate::support::{World, broker, topic};
@@ -81,6 +81,33 @@ fn a_topic_may_accept_the_loss_beforehand() {
     world.pass(0);
     assert_eq!(world.shown(), "2; 2; ");
     assert!(world.state().unclean);
+}
+
+/// A replica that cannot read all of its records neither leads nor counts, as long as somebody else
+/// has them.
+#[test]
+fn a_doubted_replica_counts_for_nothing_unless_it_is_the_last() {
+    let mut world = World::with_topic(&[1, 2, 3], &[]);
+    let doubt = |world: &mut World, id: i32| {
+        let (broker, epoch, partition) = (BrokerId(id), world.epoch(id), world.partition_id());
+        let request = Request::DoubtReplicas { broker, epoch, partitions: vec![partition] };
+        let Reply::DoubtedReplicas(Ok(mut answers)) = world.ask(request) else { panic!() };
+        answers.remove(0).1.map_err(|refusal| refusal.kind())
+    };
+    doubt(&mut world, 1).unwrap();
+    assert_eq!(world.shown(), "2; 2 3; ");
+    doubt(&mut world, 3).unwrap();
+    assert_eq!(world.shown(), "2; 2; ", "not eligible either, although too few are in sync");
+    assert_eq!(doubt(&mut world, 2), Err(RefusalKind::IneligibleReplica));
+    assert_eq!(world.shown(), "2; 2; ");
+    world.propose(&[1, 2]).unwrap();
+    assert_eq!(world.shown(), "2; 1 2; ", "copied anew, it counts again");
+    let request = Request::DoubtReplicas {
+        broker: BrokerId(1),
+        epoch: world.epoch(1) - 1,
+        partitions: vec![world.partition_id()],
+    };
+    assert!(matches!(world.ask(request), Reply::DoubtedReplicas(Err(_))));
 }
 
 /// A leader that was away during a change proposes on the ground of what was before (KIP-497).

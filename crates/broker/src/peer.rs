@@ -16,7 +16,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use towpath_metadata::raft;
 use towpath_metadata::{Reply, Request};
-use towpath_model::{BrokerEpoch, Token, TopicPartition};
+use towpath_model::{BrokerEpoch, Offset, PartitionIndex, Token, TopicId, TopicPartition};
 use towpath_replication::{ReplicaAnswer, ReplicaPosition};
 
 /// Longest encoded message that is looked at: a snapshot of the metadata is the largest.
@@ -71,6 +71,20 @@ pub enum PeerMessage {
         broker_epoch: BrokerEpoch,
         /// The positions.
         positions: Vec<(TopicPartition, ReplicaPosition)>,
+    },
+    /// Asks which of the groups that the receiver coordinates read a topic.
+    AskReaders {
+        /// The topic.
+        topic: TopicId,
+    },
+    /// Groups that read a topic.
+    Readers {
+        /// The topic.
+        topic: TopicId,
+        /// The partition of the groups' topic that they are in; nothing of it is missing.
+        coordinator: PartitionIndex,
+        /// Partition of the topic, group, first offset that it has not read.
+        readers: Vec<(PartitionIndex, String, Offset)>,
     },
 }
 
@@ -193,7 +207,7 @@ fn decode_records(frame: &Bytes) -> Result<Vec<Fed>, NotAMessage> {
 
 #[cfg(test)]
 mod tests {
-    use towpath_model::{LeaderEpoch, Offset, PartitionIndex, Uuid};
+    use towpath_model::{LeaderEpoch, Uuid};
     use towpath_replication::AnswerKind;
 
     use super::*;

@@ -20,7 +20,7 @@ use crate::locate::Found;
 use crate::offline::Offline;
 use crate::open::OpenError;
 use crate::quorum::{Doorkeeper, Formation, Quorum, Removed, Station, own_number};
-use crate::replicas::{Feeds, Proposals, Rounds, Suspects};
+use crate::replicas::{Feeds, Proposals, RemoteReaders, Rounds, Suspects};
 use crate::retire::GuardBook;
 use crate::room::Room;
 use crate::scrub::ScrubTotals;
@@ -79,6 +79,8 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) lines_due: Mutex<Vec<Arc<Cell<D>>>>,
     pub(crate) rounds: Mutex<Rounds>,
     pub(crate) proposals: Mutex<Proposals>,
+    /// What other brokers have said of the groups that they coordinate.
+    pub(crate) remote_readers: Mutex<RemoteReaders>,
     /// Partitions whose files are about to be removed: they are not opened before that is done.
     pub(crate) leaving: Mutex<BTreeSet<TopicPartition>>,
     /// Partitions of which records were found damaged.

@@ -191,6 +191,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             proposals: Mutex::default(),
             suspects: Mutex::default(),
             leaving: Mutex::default(),
+            remote_readers: Mutex::default(),
             image: RwLock::new(image),
             publishing: Mutex::new(()),
             deadlines: Mutex::default(),

@@ -112,6 +112,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             hold_bytes_max: config.retention_guard_bytes_max,
             is_disk_pressed: self.is_disk_pressed(),
         };
+        if rules.guard != RetentionGuard::Off {
+            self.ask_for_readers(topic);
+        }
         match self.readers_of(topic, &name, rules.guard) {
             Some(mut readers) => {
                 for (partition, expiring) in &mut partitions {
@@ -185,14 +188,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
         let holders = self.image().topic(OFFSETS_TOPIC).map_or(0, |t| t.partitions.len());
         let cells = self.offsets_cells();
-        if cells.len() < holders {
-            return None;
-        }
-        for cell in cells {
-            let slot = cell.lock();
-            if !slot.leads() {
-                return None;
-            }
+        for coordinator in (0..).map(PartitionIndex).take(holders) {
+            let here = cells.iter().find(|cell| cell.id.partition == coordinator);
+            let slot = here.map(|cell| cell.lock()).filter(|slot| slot.leads());
+            let Some(slot) = slot else {
+                for (partition, group, offset) in self.remote_readers_of(topic, coordinator)? {
+                    found.entry(partition).or_default().insert(group, offset);
+                }
+                continue;
+            };
             for (partition, groups) in slot.partition.readers().of_topic(name.as_str()) {
                 let here = groups.iter().filter(|(_, reader)| reader.reads(topic));
                 let offsets = here.map(|(group, reader)| (group.clone(), reader.offset));

@@ -1,11 +1,11 @@
 //! Who takes part in the quorum: nodes that join follow it first, and vote once they have what it
 //! has and there is a place among the voters.
 //!
-//! Three voters as soon as three brokers are there. A voter that is gone for good is replaced by a
+//! Three voters as soon as three brokers are there. A voter that is gone for a minute is replaced by a
 //! broker that follows: a broker whose disk was replaced comes back as another member, and the member
 //! that it was is let go once nobody hears of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use towpath_broker::peer::PeerMessage;
@@ -21,6 +21,8 @@ use crate::world::{Clock, Net};
 const VOTERS: usize = 3;
 /// How far behind a member may be that is to vote.
 const CAUGHT_UP_WITHIN: u64 = 1_000;
+/// How long a voter is missed before another member votes in its place: a restart is no reason.
+const MISSED_MAX: Duration = Duration::from_secs(60);
 /// How often a node that no quorum knows asks to be let in, and a leader looks at who votes.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -30,6 +32,8 @@ pub(crate) struct Doorkeeper {
     look_at: Option<Time>,
     /// Brokers that there is a connection to.
     connected: BTreeSet<BrokerId>,
+    /// Since when the leader has not heard of voters, or they are far behind.
+    missed: BTreeMap<MemberId, Time>,
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
@@ -83,17 +87,28 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 self.net.send(peer, PeerMessage::Join { member: me });
             }
         } else if status.role == Role::Leader && 1 < status.membership.members().len() {
-            self.look_at_voters(&status);
+            self.look_at_voters(now.time, &status);
         }
     }
 
-    fn look_at_voters(&self, status: &Status) {
+    fn look_at_voters(&self, now: Time, status: &Status) {
         let live = |member: &MemberId| {
             *member == status.me
                 || status.progress.get(member).is_some_and(|member| {
                     member.is_recently_active
                         && status.commit.0 <= member.matched.0 + CAUGHT_UP_WITHIN
                 })
+        };
+        let given_up: BTreeSet<MemberId> = {
+            let mut door = self.doorkeeper.lock().expect("no panic holds the door");
+            let missing: BTreeSet<MemberId> =
+                status.membership.voters.iter().filter(|member| !live(member)).copied().collect();
+            door.missed.retain(|member, _| missing.contains(member));
+            for member in missing {
+                door.missed.entry(member).or_insert(now);
+            }
+            let missed = door.missed.iter();
+            missed.filter(|(_, since)| **since + MISSED_MAX <= now).map(|(id, _)| *id).collect()
         };
         let image = self.image();
         let is_placed = |member: &&MemberId| {
@@ -111,9 +126,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             .copied()
             .collect();
         drop(image);
-        let alive = voters.iter().filter(|member| live(member)).count() + ready.len();
+        let alive = voters.difference(&given_up).count() + ready.len();
         for learner in ready {
-            let dead = voters.iter().find(|member| !live(member)).copied();
+            let dead = voters.intersection(&given_up).next().copied();
             if VOTERS <= voters.len()
                 && let Some(dead) = dead
             {

@@ -15,6 +15,7 @@
 mod feed;
 mod in_sync;
 mod pull;
+mod readers;
 mod repair;
 mod roles;
 
@@ -29,6 +30,7 @@ pub(crate) use feed::Feeds;
 pub use feed::NextRecords;
 pub(crate) use in_sync::Proposals;
 pub(crate) use pull::{Positions, Rounds, collect};
+pub(crate) use readers::RemoteReaders;
 pub(crate) use repair::Suspects;
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
@@ -47,6 +49,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             PeerMessage::Join { member } => self.wants_to_join(member),
             PeerMessage::Positions { broker_epoch, positions } => {
                 self.replicas_ask(from, broker_epoch, &positions);
+            }
+            PeerMessage::AskReaders { topic } => self.asked_for_readers(from, topic),
+            PeerMessage::Readers { topic, coordinator, readers } => {
+                self.told_readers(topic, coordinator, readers);
             }
             PeerMessage::Durable { broker_epoch, positions } => {
                 self.replicas_report(from, broker_epoch, &positions);

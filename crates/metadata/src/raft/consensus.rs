@@ -78,11 +78,11 @@ pub trait Consensus {
     fn persisted(&mut self, number: u64);
 
     /// The state has seen everything up to `index`, inclusive: committed entries that were given out,
-    /// or a snapshot that is durable.
+    /// or a snapshot. What is not durable yet counts from then on.
     ///
     /// # Panics
     ///
-    /// When `index` was not given out yet, or its snapshot not yet reported as durable.
+    /// When `index` was not given out yet.
     fn applied(&mut self, index: LogIndex);
 
     /// `snapshot` is the state after `to`, and durable: the entries up to there may be forgotten.

@@ -58,9 +58,11 @@ pub struct Raft {
     durable_change: LogIndex,
     /// The memberships since the snapshot, by the index from which each holds.
     memberships: BTreeMap<u64, Membership>,
-    applied: LogIndex,
-    /// Committed entries, or a snapshot, up to here were given out. Invariant: applied <= given_out.
+    /// Committed entries, or a snapshot, up to here were given out; the state has seen them; and they
+    /// are durable too. Invariant: applied <= seen <= given_out.
     given_out: LogIndex,
+    seen: LogIndex,
+    applied: LogIndex,
 
     /// What the disk was told to hold: the vote, and the end of the log.
     vote: Vote,
@@ -134,8 +136,9 @@ impl Raft {
             changed: changed.max(vote.change),
             durable_change: vote.change,
             memberships,
-            applied,
             given_out: applied,
+            seen: applied,
+            applied,
             vote,
             last_written: last,
             in_flight: VecDeque::new(),
@@ -197,6 +200,21 @@ impl Raft {
 
     fn last_proposed(&self) -> Proposed {
         Proposed { index: self.last_index(), term: self.term() }
+    }
+
+    /// Tells the crate what the state has seen, once it is durable: a snapshot may be seen before.
+    fn note_applied(&mut self) {
+        let durable = LogIndex(self.node.raft.raft_log.persisted);
+        if self.seen <= self.applied || durable < self.seen {
+            return;
+        }
+        let last = self.last_index();
+        self.node.advance_apply_to(self.seen.0);
+        self.applied = self.seen;
+        if last < self.last_index() {
+            // The crate has begun to leave a joint membership.
+            self.node.raft.bcast_append();
+        }
     }
 
     /// What has to hold after every step.
@@ -444,23 +462,14 @@ impl Consensus for Raft {
         }
         self.in_flight.retain(|ready| number < ready.number);
         self.node.on_persist_ready(number);
+        self.note_applied();
         self.after_step();
     }
 
     fn applied(&mut self, index: LogIndex) {
-        if index <= self.applied {
-            return;
-        }
         assert!(index <= self.given_out, "entry {index} is applied before it was given out");
-        let durable = LogIndex(self.node.raft.raft_log.persisted);
-        assert!(index <= durable, "the snapshot at {index} is applied before it is durable");
-        let last = self.last_index();
-        self.node.advance_apply_to(index.0);
-        self.applied = index;
-        if last < self.last_index() {
-            // The crate has begun to leave a joint membership.
-            self.node.raft.bcast_append();
-        }
+        self.seen = index.max(self.seen);
+        self.note_applied();
         self.after_step();
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Node<C> {
     stalled_until: u64,
     persisted: u64,
     to_apply: VecDeque<ToApply>,
+    /// The state is that of a snapshot which this Ready makes durable.
+    ahead_of_disk: Option<u64>,
     given_out: LogIndex,
     /// Reads under way: in which term they were asked for, and what they must see.
     reads: BTreeMap<u64, (Term, LogIndex)>,
@@ -136,6 +138,7 @@ impl<C: Member> Cluster<C> {
                 stalled_until: 0,
                 persisted: 0,
                 to_apply: VecDeque::new(),
+                ahead_of_disk: None,
                 given_out: LogIndex(0),
                 reads: BTreeMap::new(),
             });
@@ -160,6 +163,7 @@ impl<C: Member> Cluster<C> {
         let node = &mut self.nodes[slot];
         node.life += 1;
         let base = node.disk.snapshot_index();
+        let keeps_state = keeps_state && node.ahead_of_disk.take().is_none();
         if !keeps_state || node.state.applied < base || node.disk.last_index() < node.state.applied
         {
             node.state = match &node.disk.snapshot {
@@ -342,6 +346,7 @@ impl<C: Member> Cluster<C> {
             self.checker.appended(entry);
         }
         node.persisted = synced.number;
+        node.ahead_of_disk = node.ahead_of_disk.filter(|&number| synced.number < number);
         node.core.as_mut().expect("it is driven").persisted(synced.number);
         if synced.has_snapshot {
             self.checker.event("snapshot durable");
@@ -352,14 +357,16 @@ impl<C: Member> Cluster<C> {
     fn apply(&mut self, slot: usize) {
         for _ in 0..self.rng.below(8) {
             let node = &mut self.nodes[slot];
+            let waits = self.rng.one_in(2);
             match node.to_apply.front() {
                 None => return,
-                Some(ToApply::Snapshot(number, _)) if node.persisted < *number => return,
+                Some(ToApply::Snapshot(number, _)) if waits && node.persisted < *number => return,
                 Some(_) => {}
             }
             match node.to_apply.pop_front().expect("looked at above") {
                 ToApply::Entry(entry) => node.state.apply(&entry),
-                ToApply::Snapshot(_, snapshot) => {
+                ToApply::Snapshot(number, snapshot) => {
+                    node.ahead_of_disk = (node.persisted < number).then_some(number);
                     node.state = State::decode(&snapshot.data, snapshot.membership);
                     assert_eq!(node.state.applied, snapshot.index);
                 }
@@ -473,7 +480,8 @@ impl<C: Member> Cluster<C> {
 
     pub(crate) fn compact(&mut self, slot: usize) {
         let node = &mut self.nodes[slot];
-        let pending_snapshot = node.to_apply.iter().any(|a| matches!(a, ToApply::Snapshot(..)));
+        let pending_snapshot = node.ahead_of_disk.is_some()
+            || node.to_apply.iter().any(|a| matches!(a, ToApply::Snapshot(..)));
         let index = node.state.applied;
         if pending_snapshot || index <= node.disk.snapshot_index() {
             return;
@@ -538,7 +546,12 @@ impl<C: Member> Cluster<C> {
             if (self.now - healed_at).is_multiple_of(20)
                 && let Some(leader) = self.leader()
             {
-                if last.is_none_or(|p| self.checker.is_committed(p.index, p.term) == Some(false)) {
+                let term = self.nodes[leader].core.as_ref().map(|core| core.status().term);
+                // What an earlier leader took may be lost.
+                let is_pending = |p: Proposed| {
+                    Some(p.term) == term || self.checker.is_committed(p.index, p.term) == Some(true)
+                };
+                if !last.is_some_and(is_pending) {
                     last = self.propose(leader);
                 }
                 let membership = &self.checker.newest_state().membership;

@@ -195,9 +195,8 @@ fn start(voters: u64, me: u64, log: u64, applied: u64) -> RaftStart {
 /// A driver that keeps the contract, whatever its member is told.
 struct Driver {
     raft: Raft,
-    in_flight: std::collections::VecDeque<(u64, Option<LogIndex>)>,
+    in_flight: std::collections::VecDeque<u64>,
     to_apply: std::collections::VecDeque<LogIndex>,
-    applied: LogIndex,
 }
 
 impl Driver {
@@ -225,24 +224,19 @@ impl Driver {
                 if snapshot.is_some() {
                     self.to_apply.clear();
                 }
+                self.to_apply.extend(snapshot);
                 self.to_apply.extend(ready.committed.iter().map(|entry| entry.index));
-                self.in_flight.push_back((ready.number, snapshot));
+                self.in_flight.push_back(ready.number);
             }
             Step::Persist => {
-                let Some((number, snapshot)) = self.in_flight.pop_front() else { return };
+                let Some(number) = self.in_flight.pop_front() else { return };
                 self.raft.persisted(number);
-                if let Some(index) = snapshot {
-                    self.to_apply.push_front(index);
-                }
             }
             Step::Apply => {
-                let is_installing = self.in_flight.iter().any(|(_, snapshot)| snapshot.is_some());
-                if let Some(index) = self.to_apply.pop_front_if(|_| !is_installing) {
-                    self.raft.applied(index);
-                    self.applied = index;
-                }
+                let Some(index) = self.to_apply.pop_front() else { return };
+                self.raft.applied(index);
             }
-            Step::Compact => self.raft.compact(self.applied, vec![1]),
+            Step::Compact => self.raft.compact(self.raft.status().applied, vec![1]),
         }
     }
 }
@@ -259,13 +253,8 @@ proptest! {
         steps in vec(step(), 1..120),
     ) {
         let raft = Raft::start(start(voters, me, log, applied)).expect("a start");
-        let applied = raft.status().applied;
-        let mut driver = Driver {
-            raft,
-            in_flight: Default::default(),
-            to_apply: Default::default(),
-            applied,
-        };
+        let mut driver =
+            Driver { raft, in_flight: Default::default(), to_apply: Default::default() };
         // Whoever it is, it is called 1 in the messages.
         let me = driver.raft.status().me;
         for step in steps {

@@ -66,7 +66,14 @@ impl Image {
                 records.push(Record::Partition { partition, state: state.clone() });
                 Ok(state)
             }
-            _ => Ok(state.clone()),
+            _ => {
+                // The set as it is: a leader asks for it so that what it asked for before, of which a
+                // copy may still be under way, is void.
+                let partition_epoch = state.partition_epoch + 1;
+                let state = PartitionState { partition_epoch, ..state.clone() };
+                records.push(Record::Partition { partition, state: state.clone() });
+                Ok(state)
+            }
         }
     }
 }

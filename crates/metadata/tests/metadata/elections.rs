@@ -289,3 +289,19 @@ fn the_preferred_leader_leads_when_an_operator_wants_it() {
     let refused = world.elect(ElectionKind::Preferred).unwrap_err();
     assert_eq!(refused.kind(), RefusalKind::ElectionNotNeeded);
 }
+
+/// A refused proposal may be under way a second time, and its members be fit when it arrives: who
+/// made it has to be able to end that.
+#[test]
+fn a_proposal_of_the_set_as_it_is_makes_older_ones_void() {
+    let mut world = World::with_topic(&[1, 2, 3], &[]);
+    world.propose(&[1, 3]).unwrap();
+    let before = world.state();
+    let larger = [(1, world.epoch(1)), (2, world.epoch(2)), (3, world.epoch(3))];
+    let after = world.propose(&[1, 3]).unwrap();
+    assert_eq!(world.state(), after);
+    assert_eq!(after.partition_epoch, before.partition_epoch + 1);
+    assert_eq!(world.shown(), "1; 1 3; ");
+    let late = world.propose_on(&before, &larger).unwrap_err();
+    assert_eq!(late.kind(), RefusalKind::InvalidUpdateVersion);
+}

@@ -12,11 +12,15 @@ fn catch_up(world: &mut World) {
         let Some(leader) = state.leader else { continue };
         let there = state.replicas.iter().filter_map(|id| image.broker(*id));
         let members = there.filter(|broker| broker.is_active());
+        let in_sync: Vec<_> = members.map(|broker| (broker.id, broker.epoch)).collect();
+        if in_sync.iter().map(|(id, _)| id).eq(&state.in_sync) {
+            continue;
+        }
         let change = towpath_metadata::ProposedInSync {
             partition,
             leader_epoch: state.leader_epoch,
             partition_epoch: state.partition_epoch,
-            in_sync: members.map(|broker| (broker.id, broker.epoch)).collect(),
+            in_sync,
         };
         let reply = world.ask(Request::AlterPartitions(towpath_metadata::AlterPartitions {
             broker: leader,

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use towpath_broker::Partition;
 use towpath_driver::{
     Clock, Delivery, Driver, Formation, Net, NextRecords, Outcome, PeerMessage, Produced,
     QUORUM_TICK, Settings, VolumeIndex,
@@ -13,7 +14,9 @@ use towpath_driver::{
 use towpath_log::Identity;
 use towpath_metadata::raft::MemberId;
 use towpath_metadata::{NewTopic, Overrides, Reply, Request, Role};
-use towpath_model::{BrokerId, Now, PartitionIndex, Time, Timestamp, Token, TopicPartition, Uuid};
+use towpath_model::{
+    BrokerId, Now, Offset, PartitionIndex, Time, Timestamp, Token, TopicPartition, Uuid,
+};
 use towpath_records::{
     BatchBuilder, Compression, ProduceRules, Scratch, TimestampType, Validated, validate_produced,
 };
@@ -345,4 +348,44 @@ fn a_damaged_replica_is_copied_anew() {
     let (_, token) = cluster.produce(id, Acks::All);
     cluster.settle();
     assert!(cluster.is_acknowledged(token));
+}
+
+/// A follower that comes back to find its leader's log beginning later than its own ends.
+fn begins_anew(records_before: usize) {
+    let mut cluster = Cluster::start();
+    let id = cluster.create(BrokerId(1), "orders");
+    for _ in 0..records_before {
+        cluster.produce(id, Acks::All);
+        cluster.settle();
+    }
+    let leader = cluster.leader(id).unwrap();
+    let away = BROKERS.into_iter().find(|broker| *broker != leader).unwrap();
+    cluster.kill(away);
+    for _ in 0..6 {
+        cluster.produce(id, Acks::All);
+    }
+    cluster.run_until("the others go on", |cluster| {
+        let driver = cluster.driver(cluster.leader(id).unwrap());
+        let committed = |partition: &Partition| partition.leader().unwrap().high_watermark();
+        driver.with_partition(id, committed).unwrap() == Offset(6 + records_before as i64)
+    });
+    let leader = cluster.leader(id).unwrap();
+    let start = cluster.driver(leader).delete_records(id, Some(Offset(4)));
+    assert_eq!(start.unwrap(), Offset(4));
+    cluster.open(away);
+    cluster.run_until("all three are in sync again", |cluster| {
+        let driver = cluster.driver(cluster.leader(id).unwrap());
+        let in_sync = |partition: &Partition| partition.leader().unwrap().in_sync().len();
+        driver.with_partition(id, in_sync).unwrap() == 3
+    });
+}
+
+#[test]
+fn a_follower_without_a_record_begins_where_the_leader_does() {
+    begins_anew(0);
+}
+
+#[test]
+fn a_follower_that_was_left_behind_begins_where_the_leader_does() {
+    begins_anew(2);
 }

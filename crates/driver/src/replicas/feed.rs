@@ -228,6 +228,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             Ok(Some(slice)) => slice,
             Ok(None) => return Portion::None,
             Err(ReadError::NotResident) => return Portion::Cold,
+            // A replica that holds nothing asks from anywhere, and is told where to begin.
+            Err(ReadError::OutOfRange { end, .. }) => {
+                let begin = slot.log.first_batch_offset();
+                let begin = begin.unwrap_or(slot.log.log_start_offset());
+                let kind = AnswerKind::OutOfRange { begin, log_end_offset: end };
+                let answer = leader.answer(position, kind);
+                return Portion::Some(Fed { partition: id, answer, batches: Bytes::new() });
+            }
             Err(error) => {
                 if let ReadError::CorruptBatch { from, .. } = error {
                     self.doubt_cell(&cell, from);

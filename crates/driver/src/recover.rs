@@ -13,7 +13,9 @@ use towpath_model::{
     TopicPartition,
 };
 use towpath_records::{Scratch, records};
-use towpath_replication::{EpochHistory, Leader, LeaderStart, Producers, Replica, ReplicaStart};
+use towpath_replication::{
+    EpochHistory, EpochStart, Leader, LeaderStart, Producers, Replica, ReplicaStart,
+};
 
 use crate::cell::Slot;
 use crate::config::{groups_config, publishers_config};
@@ -218,6 +220,9 @@ pub(crate) fn read_producers<D: Disk>(
         let Some(to) = damaged_to else { break };
         from = to;
     }
+    let known = log.leader_epochs().iter().filter(|(epoch, _)| led.contains(epoch));
+    let known = known.map(|(epoch, start)| EpochStart { epoch: *epoch, start: *start });
+    let mut epochs = epochs.merged(known);
     epochs.truncate_from_start(log.log_start_offset());
     Ok((producers, epochs))
 }

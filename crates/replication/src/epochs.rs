@@ -7,6 +7,8 @@
 //!
 //! The end of an epoch is the start of the next one that wrote anything.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use towpath_model::{LeaderEpoch, Offset};
@@ -61,6 +63,19 @@ impl EpochHistory {
             history.enter(entry.epoch, entry.start);
         }
         history
+    }
+
+    /// Both together. Where they differ the earlier start is right: a compaction may have removed the
+    /// batches that one of them was read from.
+    #[must_use]
+    pub fn merged(&self, others: impl IntoIterator<Item = EpochStart>) -> EpochHistory {
+        let mut starts = BTreeMap::new();
+        for entry in self.entries.iter().copied().chain(others) {
+            let start = starts.entry(entry.epoch).or_insert(entry.start);
+            *start = entry.start.min(*start);
+        }
+        let entries = starts.into_iter().map(|(epoch, start)| EpochStart { epoch, start });
+        EpochHistory::from_entries(entries)
     }
 
     /// Notes that `epoch` writes from `start` on. An epoch that is known already changes nothing;
@@ -155,6 +170,14 @@ mod tests {
         assert_eq!(ends(&history, 1), Some((1, 0)), "older than all: where they begin");
         assert_eq!(ends(&history, 7), None, "newer than all: unknown");
         assert_eq!(ends(&EpochHistory::new(), 0), None);
+    }
+
+    #[test]
+    fn of_two_histories_the_earlier_start_counts() {
+        let read = history(&[(1, 0), (3, 25), (4, 40)]);
+        let remembered = history(&[(1, 0), (2, 13), (3, 20)]);
+        let both = history(&[(1, 0), (2, 13), (3, 20), (4, 40)]);
+        assert_eq!(read.merged(remembered.entries().iter().copied()), both);
     }
 
     #[test]

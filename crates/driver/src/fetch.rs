@@ -24,6 +24,19 @@ pub struct ReadLimits {
     pub at_least_one_batch: bool,
 }
 
+/// What a reader of a partition asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reader {
+    /// The leader epoch that it knows, if it tells.
+    pub epoch: Option<LeaderEpoch>,
+    /// First offset that it wants.
+    pub from: Offset,
+    /// Only what lies below the last stable offset.
+    pub stable_only: bool,
+    /// How much.
+    pub limits: ReadLimits,
+}
+
 /// The lines of a partition at one moment; ends are exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
@@ -56,6 +69,10 @@ pub enum FetchRefusal {
     /// The reader's idea of the leader epoch is not ours.
     #[error(transparent)]
     Epoch(#[from] EpochRefusal),
+    /// This broker leads only since a moment ago, and does not know yet how much of what it began with
+    /// is committed: readers may have seen more than it could tell.
+    #[error("the new leader does not know yet where the committed records end")]
+    NotAvailable,
     /// Before the start or after the end.
     #[error("the offset is outside [{}, {}]", position.log_start_offset, position.log_end_offset)]
     OutOfRange {
@@ -80,6 +97,20 @@ impl<D: Disk> Slot<D> {
     /// The leader's core, if this broker leads the partition.
     pub(crate) fn leader(&self) -> Result<&Leader, FetchRefusal> {
         self.partition.leader().filter(|_| !self.closed).ok_or(FetchRefusal::NotLeader)
+    }
+
+    /// Whether a reader's idea of the leader epoch is that of the leader or follower here.
+    fn check_replica(&self, epoch: Option<LeaderEpoch>) -> Result<(), FetchRefusal> {
+        if let Ok(leader) = self.leader() {
+            return Ok(leader.check_epoch(epoch)?);
+        }
+        let replica = self.partition.replica().filter(|_| !self.closed);
+        let current = replica.ok_or(FetchRefusal::NotLeader)?.leader_epoch();
+        match epoch {
+            Some(asked) if asked < current => Err(EpochRefusal::Fenced { current }.into()),
+            Some(asked) if current < asked => Err(EpochRefusal::Unknown { current }.into()),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn position(&self) -> Position {
@@ -145,7 +176,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         stable_only: bool,
         limits: ReadLimits,
     ) -> Result<Read<D>, FetchRefusal> {
-        self.find_records(id, epoch, from, stable_only, limits, true)
+        let reader = Reader { epoch, from, stable_only, limits };
+        self.find_records(id, &reader, false, true)
     }
 
     /// As [`Driver::read`], but without waiting for a device.
@@ -161,7 +193,24 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         stable_only: bool,
         limits: ReadLimits,
     ) -> Result<Read<D>, FetchRefusal> {
-        self.find_records(id, epoch, from, stable_only, limits, false)
+        let reader = Reader { epoch, from, stable_only, limits };
+        self.find_records(id, &reader, false, false)
+    }
+
+    /// As [`Driver::read`] where this broker leads the partition; where it follows, the records that it
+    /// knows to be committed (KIP-392). What it has of its leader's high watermark may be old: a
+    /// reader that has come further gets nothing yet. Without `may_wait` as
+    /// [`Driver::read_resident`].
+    ///
+    /// # Errors
+    /// [`FetchRefusal`].
+    pub fn read_replica(
+        &self,
+        id: TopicPartition,
+        reader: &Reader,
+        may_wait: bool,
+    ) -> Result<Read<D>, FetchRefusal> {
+        self.find_records(id, reader, true, may_wait)
     }
 
     /// Brings about `max_bytes` of records into memory, from `from` on. Waits for the device, without
@@ -187,15 +236,18 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     fn find_records(
         &self,
         id: TopicPartition,
-        epoch: Option<LeaderEpoch>,
-        from: Offset,
-        stable_only: bool,
-        limits: ReadLimits,
+        reader: &Reader,
+        may_follow: bool,
         may_wait: bool,
     ) -> Result<Read<D>, FetchRefusal> {
+        let Reader { epoch, from, stable_only, limits } = *reader;
         let cell = self.led(id)?;
         let slot = self.locked(&cell)?;
-        slot.leader()?.check_epoch(epoch)?;
+        if may_follow {
+            slot.check_replica(epoch)?;
+        } else {
+            slot.leader()?.check_epoch(epoch)?;
+        }
         let position = slot.position();
         if from < position.log_start_offset || position.log_end_offset < from {
             return Err(FetchRefusal::OutOfRange { position });
@@ -239,9 +291,24 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Calls `token` once when `condition` holds on the partition, or when it is no longer led
     /// here. `true`: it holds already, or will never, and nobody will be called.
     pub fn watch(&self, id: TopicPartition, token: Token, condition: Condition) -> bool {
+        self.watch_slot(id, token, condition, Slot::leads)
+    }
+
+    /// As [`Driver::watch`], also where this broker follows.
+    pub fn watch_replica(&self, id: TopicPartition, token: Token, condition: Condition) -> bool {
+        self.watch_slot(id, token, condition, |slot| !slot.closed)
+    }
+
+    fn watch_slot(
+        &self,
+        id: TopicPartition,
+        token: Token,
+        condition: Condition,
+        is_served: impl FnOnce(&Slot<D>) -> bool,
+    ) -> bool {
         let Some(cell) = self.cell(id) else { return true };
         let Some(mut slot) = self.lock_in_time(&cell) else { return true };
-        !slot.leads() || slot.partition.watch(token, condition)
+        !is_served(&slot) || slot.partition.watch(token, condition)
     }
 
     /// Gives up a [`Driver::watch`].

@@ -141,6 +141,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     leader_epoch,
                 })));
             }
+            OffsetQuery::Latest if !leader.is_high_watermark_certain() => {
+                return Err(FetchRefusal::NotAvailable);
+            }
             OffsetQuery::Latest => {
                 let leader_epoch = position.leader_epoch;
                 let answer = OffsetAnswer { offset: end, timestamp: None, leader_epoch };
@@ -166,11 +169,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Finding<D>, FetchRefusal> {
         let cell = Arc::clone(&search.cell);
         let slot = self.locked(&cell)?;
-        slot.leader()?;
+        let leader = slot.leader()?;
         let from = if slot.log.has_seen(&mut search.lookup) {
             searched?;
             match search.lookup.goes_on_at() {
-                None => return Ok(Finding::Found(at_record(search.lookup.found()))),
+                None => {
+                    let found = at_record(search.lookup.found());
+                    // What it did not find may lie where it could not look.
+                    let is_certain = found.is_some() || leader.is_high_watermark_certain();
+                    return match is_certain {
+                        true => Ok(Finding::Found(found)),
+                        false => Err(FetchRefusal::NotAvailable),
+                    };
+                }
                 Some(from) => from,
             }
         } else if search.changes < CHANGES_MAX {

@@ -44,7 +44,7 @@ pub use compact::{CompactionTotals, CompactionWork, PartitionCompaction};
 pub use coordinate::NotCoordinator;
 pub use damage::Damaged;
 pub use driver::{Driver, Settings};
-pub use fetch::{FetchRefusal, Position, Read, ReadLimits};
+pub use fetch::{FetchRefusal, Position, Read, ReadLimits, Reader};
 pub use find_offset::{Finding, OffsetAnswer, OffsetQuery, TimeSearch};
 pub use lag::{GroupLag, Lags};
 pub use manage::DeleteRecordsRefusal;

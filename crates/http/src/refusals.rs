@@ -104,7 +104,7 @@ fn of_produce(refusal: &ProduceRefusal) -> ApiError {
 /// Of a read.
 pub(crate) fn of_fetch(refusal: &FetchRefusal) -> ApiError {
     match refusal {
-        FetchRefusal::NotLeader | FetchRefusal::Epoch(_) => {
+        FetchRefusal::NotLeader | FetchRefusal::NotAvailable | FetchRefusal::Epoch(_) => {
             ApiError::new(Code::Unavailable, refusal.to_string()).with_help("try again")
         }
         FetchRefusal::OutOfRange { position } => {

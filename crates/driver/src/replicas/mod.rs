@@ -6,12 +6,14 @@
 //! pull      (follower) position ─▶ leader;  records ─▶ log, core ─▶ next position;  durable, at once
 //! feed      (leader)   position ─▶ report, and: send now, or once there is more
 //! repair    damaged replicas are copied anew
+//! closest   (leader)   which follower a reader in another rack is sent to
 //! in_sync   (leader)   who keeps up ─▶ controller ─▶ (image) ─▶ high watermark
 //! ```
 //!
 //! Each partition has one position of each follower outstanding at its leader, so memory is bounded by
 //! what a connection takes. Messages for many partitions share frames.
 
+mod closest;
 mod feed;
 mod in_sync;
 mod pull;

@@ -5,6 +5,7 @@ use towpath_protocol::messages::{
     DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse,
 };
 
+use super::brokers::Brokers;
 use super::metadata::ALL_CLUSTER_OPERATIONS;
 use super::{Handled, Incoming};
 use crate::node::Node;
@@ -33,19 +34,22 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
             ..Default::default()
         });
     }
-    let (host, port) = incoming.peer.address_of(node);
-    let broker_id = node.driver().broker_id().0;
+    // Not while the image is held: whoever changes it holds the quorum.
+    let controller = node.driver().controller();
+    let brokers = Brokers::of(node, &incoming.peer, &node.driver().image());
+    let listed = brokers.all().filter(|(_, b)| request.include_fenced_brokers || !b.is_fenced);
+    let listed = listed.map(|(id, broker)| DescribeClusterBroker {
+        broker_id: id.0,
+        host: &broker.host,
+        port: broker.port,
+        rack: broker.rack.as_deref(),
+        is_fenced: broker.is_fenced,
+    });
     incoming.answer(&DescribeClusterResponse {
         error_message: None,
         cluster_id: &node.driver().identity().cluster_id,
-        controller_id: broker_id,
-        brokers: vec![DescribeClusterBroker {
-            broker_id,
-            host: &host,
-            port,
-            rack: None,
-            is_fenced: false,
-        }],
+        controller_id: brokers.number(controller),
+        brokers: listed.collect(),
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
             ALL_CLUSTER_OPERATIONS
         } else {

@@ -11,6 +11,7 @@ use towpath_protocol::messages::{
     DescribeTopicPartitionsResponseTopic,
 };
 
+use super::brokers::{self, Brokers};
 use super::metadata::ALL_TOPIC_OPERATIONS;
 use super::{Handled, Incoming, wire_id};
 use crate::node::Node;
@@ -33,13 +34,15 @@ pub(super) fn handle(node: &Node, incoming: &Incoming) -> Handled {
         first = usize::try_from(cursor.partition_index).unwrap_or(usize::MAX);
     }
     let limit = usize::try_from(request.response_partition_limit).unwrap_or(1).clamp(1, most);
-    page(node, incoming, &image, &names, first, limit)
+    let brokers = Brokers::of(node, &incoming.peer, &image);
+    page(node, incoming, &image, &brokers, &names, first, limit)
 }
 
 fn page(
     node: &Node,
     incoming: &Incoming,
     image: &Image,
+    brokers: &Brokers,
     names: &BTreeSet<&str>,
     mut first: usize,
     limit: usize,
@@ -56,12 +59,15 @@ fn page(
             break;
         }
         let listed = topic.partitions.iter().enumerate().skip(from).take(left);
-        let mut partitions: Vec<_> = listed.map(|(at, state)| partition(at, state)).collect();
+        let mut partitions: Vec<_> =
+            listed.map(|(at, state)| partition(image, brokers, at, state)).collect();
         for partition in &mut partitions {
             let index = PartitionIndex(partition.partition_index);
             let id = TopicPartition { topic: topic.id, partition: index };
-            if node.driver().offline(id).is_some() {
-                partition.offline_replicas.push(node.driver().broker_id().0);
+            let me = node.driver().broker_id().0;
+            let is_known = partition.offline_replicas.contains(&me);
+            if !is_known && node.driver().offline(id).is_some() {
+                partition.offline_replicas.push(me);
             }
         }
         let end = from.saturating_add(partitions.len());
@@ -102,20 +108,25 @@ fn missing(name: &str) -> DescribeTopicPartitionsResponseTopic<'_> {
     }
 }
 
-fn partition(index: usize, state: &PartitionState) -> DescribeTopicPartitionsResponsePartition {
+fn partition(
+    image: &Image,
+    brokers: &Brokers,
+    index: usize,
+    state: &PartitionState,
+) -> DescribeTopicPartitionsResponsePartition {
     let ids = |brokers: &[towpath_model::BrokerId]| brokers.iter().map(|b| b.0).collect();
-    let error =
-        if state.leader.is_none() { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
+    let leader_id = brokers.number(state.leader);
+    let error = if leader_id < 0 { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
     DescribeTopicPartitionsResponsePartition {
         error_code: error.into(),
         partition_index: i32::try_from(index).unwrap_or(i32::MAX),
-        leader_id: state.leader.map_or(-1, |leader| leader.0),
+        leader_id,
         leader_epoch: state.leader_epoch.0,
         replica_nodes: ids(&state.replicas),
         isr_nodes: ids(&state.in_sync),
         eligible_leader_replicas: Some(ids(&state.eligible)),
         last_known_elr: Some(Vec::new()),
-        offline_replicas: Vec::new(),
+        offline_replicas: brokers::offline_replicas(image, state),
     }
 }
 

@@ -98,6 +98,7 @@ pub(super) fn of_fetch_refusal(refusal: &FetchRefusal) -> ErrorCode {
     match refusal {
         FetchRefusal::NotLeader => ErrorCode::NotLeaderOrFollower,
         FetchRefusal::Epoch(epoch) => of_epoch_refusal(*epoch),
+        FetchRefusal::NotAvailable => ErrorCode::OffsetNotAvailable,
         FetchRefusal::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         FetchRefusal::Corrupt(_) => ErrorCode::CorruptMessage,
         FetchRefusal::NotResident | FetchRefusal::Storage(_) | FetchRefusal::Offline(_) => {

@@ -2,6 +2,10 @@
 //!
 //! A fetch that finds fewer bytes than the client wants is parked on every partition it reads,
 //! with the same watches that acknowledgements use, and read anew when one of them fires.
+//!
+//! A consumer that says in which rack it stands is sent to an in-sync follower there (KIP-392). A
+//! follower serves whom it is asked by up to the high watermark that it knows. Replicas are fed over the
+//! port between brokers: who claims to be one here is refused.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,13 +13,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use towpath_driver::{Condition, FetchRefusal, Position, ReadLimits};
-use towpath_model::{LeaderEpoch, Offset, PartitionIndex, Token, TopicPartition};
+use towpath_driver::{Condition, FetchRefusal, Position, ReadLimits, Reader};
+use towpath_model::{BrokerId, LeaderEpoch, Offset, PartitionIndex, Token, TopicPartition};
 use towpath_protocol::messages::{
-    FetchPartition, FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData,
+    FetchPartition, FetchRequest, FetchResponse, FetchResponseLeaderIdAndEpoch,
+    FetchResponseNodeEndpoint, FetchableTopicResponse, PartitionData,
 };
 use towpath_protocol::{Blob, ErrorCode};
 
+use super::brokers::LeaderHints;
 use super::fetch_sessions::{Ask, Plan, Session, Told, TopicKey};
 use super::{Handled, Incoming, Unanswerable, errors, topic_id, wire_id};
 use crate::connection::File;
@@ -24,6 +30,10 @@ use crate::node::Node;
 use crate::outgoing::Region;
 use crate::reads::WARM_BYTES_MAX;
 
+/// From this version on followers serve consumers (KIP-392).
+const FOLLOWERS_SINCE: i16 = 11;
+/// From this version on the answer names the leader that the client should have asked (KIP-951).
+const LEADER_SINCE: i16 = 16;
 /// From this version on topics are named by id (KIP-516).
 const IDS_SINCE: i16 = 13;
 
@@ -34,6 +44,10 @@ struct Wants {
     min_bytes: usize,
     max_bytes: i32,
     stable_only: bool,
+    /// Where the consumer stands; empty if it does not say.
+    rack: String,
+    /// It claims to be a replica.
+    is_replica: bool,
     session_id: i32,
     session_epoch: i32,
     partitions: Vec<(TopicKey, FetchPartition)>,
@@ -48,6 +62,8 @@ struct Found {
     error: ErrorCode,
     position: Option<Position>,
     slice: Option<(Region<File>, usize)>,
+    /// The follower that the consumer should ask instead.
+    preferred: Option<BrokerId>,
     /// Where records begin that the device must be asked for, and how many bytes of them.
     cold: Option<(Offset, usize)>,
 }
@@ -117,6 +133,8 @@ fn read(incoming: &Incoming, most: i32) -> Result<Wants, Unanswerable> {
         min_bytes: usize::try_from(request.min_bytes.min(max_bytes)).unwrap_or(0),
         max_bytes,
         stable_only: request.isolation_level == 1,
+        rack: request.rack_id.to_owned(),
+        is_replica: 0 <= request.replica_id || 0 <= request.replica_state.replica_id,
         session_id: if has_session { request.session_id } else { 0 },
         session_epoch: if has_session { request.session_epoch } else { -1 },
         partitions,
@@ -129,8 +147,8 @@ async fn wait_for_bytes(node: &Node, wants: &Wants) -> Vec<Found> {
     loop {
         let found = find_warm(node, wants).await;
         let bytes: usize = found.iter().filter_map(|f| f.slice.as_ref()).map(|(_, len)| len).sum();
-        let has_error = found.iter().any(|f| f.error != ErrorCode::None);
-        if wants.min_bytes <= bytes || has_error || found.is_empty() || wants.max_wait.is_zero() {
+        let has_news = found.iter().any(|f| f.error != ErrorCode::None || f.preferred.is_some());
+        if wants.min_bytes <= bytes || has_news || found.is_empty() || wants.max_wait.is_zero() {
             return found;
         }
         if !park(node, &found, deadline).await {
@@ -146,7 +164,7 @@ async fn park(node: &Node, found: &[Found], deadline: Instant) -> bool {
     let mut watches = Watches { node, token, held: Vec::with_capacity(found.len()) };
     for (id, position) in found.iter().filter_map(|f| f.id.zip(f.position)) {
         let condition = Condition::HighWatermark(position.high_watermark.next());
-        if node.driver().watch(id, token, condition) {
+        if node.driver().watch_replica(id, token, condition) {
             return true;
         }
         watches.held.push((id, condition));
@@ -219,6 +237,7 @@ fn find_one(
         error: ErrorCode::None,
         position: None,
         slice: None,
+        preferred: None,
         cold: None,
     };
     match resolve(node, wants.version, topic, wanted.partition) {
@@ -229,6 +248,10 @@ fn find_one(
         }
     }
     let id = found.id.expect("just resolved");
+    if wants.is_replica {
+        found.error = ErrorCode::TopicAuthorizationFailed;
+        return found;
+    }
     if wants.max_bytes < 0 || wanted.partition_max_bytes < 0 {
         found.error = ErrorCode::UnknownServerError;
         return found;
@@ -241,10 +264,20 @@ fn find_one(
     };
     let from = Offset(wanted.fetch_offset);
     let driver = node.driver();
-    let read = if may_wait {
-        driver.read(id, epoch, from, wants.stable_only, limits)
-    } else {
-        driver.read_resident(id, epoch, from, wants.stable_only, limits)
+    if !wants.rack.is_empty()
+        && let Some(closest) = driver.closest_replica(id, &wants.rack, from)
+    {
+        match driver.position(id, epoch) {
+            Ok(position) => (found.position, found.preferred) = (Some(position), Some(closest)),
+            Err(refusal) => found.error = errors::of_fetch_refusal(&refusal),
+        }
+        return found;
+    }
+    let reader = Reader { epoch, from, stable_only: wants.stable_only, limits };
+    let read = match (FOLLOWERS_SINCE <= wants.version, may_wait) {
+        (true, _) => driver.read_replica(id, &reader, may_wait),
+        (false, true) => driver.read(id, epoch, from, wants.stable_only, limits),
+        (false, false) => driver.read_resident(id, epoch, from, wants.stable_only, limits),
     };
     match read {
         Ok(read) => {
@@ -298,15 +331,23 @@ fn answer(
         let told: Vec<_> = found.iter().map(|f| (&f.topic, f.partition, told_of(f))).collect();
         session.lock().expect("no panic holds a session").tell(&told)
     });
+    let mut hints = LeaderHints::new(node, &incoming.peer);
     let mut regions = Vec::new();
     let mut listed: Vec<(TopicKey, Vec<PartitionData<'_>>)> = Vec::new();
     let mut places: HashMap<TopicKey, usize> = HashMap::new();
     let mut fetched = 0u64;
     for (at, one) in found.into_iter().enumerate() {
-        if is_incremental && news.as_ref().is_some_and(|news| !news[at]) {
+        let is_news = news.as_ref().is_none_or(|news| news[at]) || one.preferred.is_some();
+        if is_incremental && !is_news {
             continue;
         }
         let told = told_of(&one);
+        let knows_leader =
+            matches!(one.error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
+        let (leader_id, leader_epoch) = match one.id {
+            Some(id) if knows_leader && LEADER_SINCE <= incoming.version => hints.leader_of(id),
+            _ => (-1, -1),
+        };
         let records = one.slice.map_or(Blob::Bytes(&[]), |(region, len)| {
             let index = u32::try_from(regions.len()).expect("partitions of a request are bounded");
             regions.push(region);
@@ -322,6 +363,8 @@ fn answer(
             // Null in both isolation levels: there are no transactions, and a list for a
             // read_uncommitted reader makes some clients drop records.
             aborted_transactions: None,
+            current_leader: FetchResponseLeaderIdAndEpoch { leader_id, leader_epoch },
+            preferred_read_replica: one.preferred.map_or(-1, |replica| replica.0),
             records: Some(records),
             ..Default::default()
         };
@@ -349,7 +392,14 @@ fn answer(
             partitions: std::mem::take(partitions),
         })
         .collect();
-    let response = FetchResponse { session_id, responses, ..Default::default() };
+    let endpoints = hints.endpoints().map(|(node_id, broker)| FetchResponseNodeEndpoint {
+        node_id,
+        host: &broker.host,
+        port: broker.port,
+        rack: broker.rack.as_deref(),
+    });
+    let node_endpoints = endpoints.collect();
+    let response = FetchResponse { session_id, responses, node_endpoints, ..Default::default() };
     incoming.answer_with(&response, regions)
 }
 

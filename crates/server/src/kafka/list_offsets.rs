@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use towpath_driver::{OffsetAnswer, OffsetQuery};
+use towpath_driver::{FetchRefusal, OffsetAnswer, OffsetQuery};
 use towpath_model::{LeaderEpoch, PartitionIndex, Timestamp};
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::{
@@ -13,6 +13,8 @@ use towpath_protocol::messages::{
 use super::{Handled, Incoming, errors};
 use crate::node::Node;
 
+/// From this version on a new leader can say that it does not know the answer yet (KIP-207).
+const NOT_AVAILABLE_SINCE: i16 = 5;
 /// From this version on answers carry the record's leader epoch.
 const EPOCH_SINCE: i16 = 4;
 
@@ -86,6 +88,9 @@ async fn answer(
         None => driver.position(id, epoch).map(|_| None),
     };
     match found {
+        Err(FetchRefusal::NotAvailable) if version < NOT_AVAILABLE_SINCE => {
+            refused(asked, ErrorCode::LeaderNotAvailable)
+        }
         Err(refusal) => refused(asked, errors::of_fetch_refusal(&refusal)),
         Ok(None) => refused(asked, ErrorCode::None),
         Ok(Some(OffsetAnswer { offset, timestamp, leader_epoch })) => {

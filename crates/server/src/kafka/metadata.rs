@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 
 use towpath_metadata::{Image, NewTopic, PartitionState, Refusal, Topic};
-use towpath_model::{TopicName, Uuid, is_internal_topic};
+use towpath_model::{BrokerId, TopicName, Uuid, is_internal_topic};
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::{
     MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
     MetadataResponseTopic,
 };
 
+use super::brokers::{self, Brokers};
 use super::{Handled, Incoming, errors, topic_id, wire_id};
 use crate::node::{Node, random_uuid};
 
@@ -118,13 +119,16 @@ fn answer(
     wanted: &Wanted<'_>,
     uncreated: &HashMap<String, ErrorCode>,
 ) -> Handled {
+    // Not while the image is held: whoever changes it holds the quorum.
+    let controller = node.driver().controller();
+    let offline = node.driver().offline_partitions();
     let image = node.driver().image();
+    let brokers = Brokers::of(node, &incoming.peer, &image);
+    let view = View { image: &image, brokers: &brokers, request, version: incoming.version };
     let mut topics: Vec<MetadataResponseTopic<'_>> = match wanted {
-        Wanted::All => image.topics().map(|topic| found(topic, request)).collect(),
-        Wanted::Names(names) => {
-            names.iter().map(|name| by_name(&image, name, request, uncreated)).collect()
-        }
-        Wanted::Ids(ids) => ids.iter().map(|id| by_id(&image, *id, request)).collect(),
+        Wanted::All => image.topics().map(|topic| view.found(topic)).collect(),
+        Wanted::Names(names) => names.iter().map(|name| view.by_name(name, uncreated)).collect(),
+        Wanted::Ids(ids) => ids.iter().map(|id| view.by_id(*id)).collect(),
         Wanted::Refused(error, entries) => {
             let refused = entries.iter().map(|(name, id)| MetadataResponseTopic {
                 error_code: (*error).into(),
@@ -136,19 +140,26 @@ fn answer(
             return incoming.answer(&MetadataResponse { topics, ..Default::default() });
         }
     };
-    let (host, port) = incoming.peer.address_of(node);
-    let node_id = node.driver().broker_id().0;
-    for offline in node.driver().offline_partitions() {
+    let me = node.driver().broker_id().0;
+    for offline in offline {
         let topic = topics.iter_mut().find(|topic| topic.topic_id == wire_id(offline.id.topic));
         let partitions = topic.into_iter().flat_map(|topic| &mut topic.partitions);
         for partition in partitions.filter(|p| p.partition_index == offline.id.partition.0) {
-            partition.offline_replicas.push(node_id);
+            if !partition.offline_replicas.contains(&me) {
+                partition.offline_replicas.push(me);
+            }
         }
     }
+    let listed = brokers.active().map(|(id, broker)| MetadataResponseBroker {
+        node_id: id.0,
+        host: &broker.host,
+        port: broker.port,
+        rack: broker.rack.as_deref(),
+    });
     incoming.answer(&MetadataResponse {
-        brokers: vec![MetadataResponseBroker { node_id, host: &host, port, rack: None }],
+        brokers: listed.collect(),
         cluster_id: Some(&node.driver().identity().cluster_id),
-        controller_id: node_id,
+        controller_id: brokers.number(controller),
         topics,
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
             ALL_CLUSTER_OPERATIONS
@@ -159,69 +170,84 @@ fn answer(
     })
 }
 
-fn by_name<'a>(
+/// What an answer is made from.
+struct View<'a> {
     image: &'a Image,
-    name: &'a str,
-    request: &MetadataRequest<'_>,
-    uncreated: &HashMap<String, ErrorCode>,
-) -> MetadataResponseTopic<'a> {
-    if let Some(topic) = image.topic(name) {
-        return found(topic, request);
-    }
-    let error = match uncreated.get(name) {
-        Some(error) => *error,
-        None if TopicName::new(name).is_err() => ErrorCode::InvalidTopicException,
-        None => ErrorCode::UnknownTopicOrPartition,
-    };
-    MetadataResponseTopic {
-        error_code: error.into(),
-        name: Some(name),
-        is_internal: is_internal_topic(name),
-        ..Default::default()
-    }
+    brokers: &'a Brokers,
+    request: &'a MetadataRequest<'a>,
+    version: i16,
 }
 
-fn by_id<'a>(
-    image: &'a Image,
-    id: Uuid,
-    request: &MetadataRequest<'_>,
-) -> MetadataResponseTopic<'a> {
-    match image.topic_by_id(id) {
-        Some(topic) => found(topic, request),
-        None => MetadataResponseTopic {
-            error_code: ErrorCode::UnknownTopicId.into(),
-            name: None,
-            topic_id: wire_id(id),
+impl<'a> View<'a> {
+    fn by_name(
+        &self,
+        name: &'a str,
+        uncreated: &HashMap<String, ErrorCode>,
+    ) -> MetadataResponseTopic<'a> {
+        if let Some(topic) = self.image.topic(name) {
+            return self.found(topic);
+        }
+        let error = match uncreated.get(name) {
+            Some(error) => *error,
+            None if TopicName::new(name).is_err() => ErrorCode::InvalidTopicException,
+            None => ErrorCode::UnknownTopicOrPartition,
+        };
+        MetadataResponseTopic {
+            error_code: error.into(),
+            name: Some(name),
+            is_internal: is_internal_topic(name),
             ..Default::default()
-        },
+        }
     }
-}
 
-fn found<'a>(topic: &'a Topic, request: &MetadataRequest<'_>) -> MetadataResponseTopic<'a> {
-    MetadataResponseTopic {
-        name: Some(topic.name.as_str()),
-        topic_id: wire_id(topic.id),
-        is_internal: topic.internal,
-        partitions: (0..).zip(&topic.partitions).map(|(at, p)| partition(at, p)).collect(),
-        topic_authorized_operations: if request.include_topic_authorized_operations {
-            ALL_TOPIC_OPERATIONS
+    fn by_id(&self, id: Uuid) -> MetadataResponseTopic<'a> {
+        match self.image.topic_by_id(id) {
+            Some(topic) => self.found(topic),
+            None => MetadataResponseTopic {
+                error_code: ErrorCode::UnknownTopicId.into(),
+                name: None,
+                topic_id: wire_id(id),
+                ..Default::default()
+            },
+        }
+    }
+
+    fn found(&self, topic: &'a Topic) -> MetadataResponseTopic<'a> {
+        MetadataResponseTopic {
+            name: Some(topic.name.as_str()),
+            topic_id: wire_id(topic.id),
+            is_internal: topic.internal,
+            partitions: (0..).zip(&topic.partitions).map(|(at, p)| self.partition(at, p)).collect(),
+            topic_authorized_operations: if self.request.include_topic_authorized_operations {
+                ALL_TOPIC_OPERATIONS
+            } else {
+                i32::MIN
+            },
+            ..Default::default()
+        }
+    }
+
+    fn partition(&self, index: i32, state: &PartitionState) -> MetadataResponsePartition {
+        let leader_id = self.brokers.number(state.leader);
+        // The first version names only replicas that are there, and says when it leaves some out.
+        let is_listed = |id: &&BrokerId| self.version != 0 || self.brokers.get(**id).is_some();
+        let listed = |ids: &[BrokerId]| ids.iter().filter(is_listed).map(|id| id.0).collect();
+        let replica_nodes: Vec<i32> = listed(&state.replicas);
+        let error = if leader_id < 0 {
+            ErrorCode::LeaderNotAvailable
+        } else if replica_nodes.len() < state.replicas.len() {
+            ErrorCode::ReplicaNotAvailable
         } else {
-            i32::MIN
-        },
-        ..Default::default()
-    }
-}
-
-fn partition(index: i32, state: &PartitionState) -> MetadataResponsePartition {
-    let error =
-        if state.leader.is_none() { ErrorCode::LeaderNotAvailable } else { ErrorCode::None };
-    MetadataResponsePartition {
-        error_code: error.into(),
-        partition_index: index,
-        leader_id: state.leader.map_or(-1, |leader| leader.0),
-        leader_epoch: state.leader_epoch.0,
-        replica_nodes: state.replicas.iter().map(|replica| replica.0).collect(),
-        isr_nodes: state.in_sync.iter().map(|replica| replica.0).collect(),
-        offline_replicas: Vec::new(),
+            ErrorCode::None
+        };
+        MetadataResponsePartition {
+            error_code: error.into(),
+            partition_index: index,
+            leader_id,
+            leader_epoch: state.leader_epoch.0,
+            replica_nodes,
+            isr_nodes: listed(&state.in_sync),
+            offline_replicas: brokers::offline_replicas(self.image, state),
+        }
     }
 }

@@ -23,6 +23,7 @@ use crate::outgoing::{Outgoing, Region};
 
 mod alter_configs;
 mod api_versions;
+mod brokers;
 mod create_partitions;
 mod create_topics;
 mod delete_groups;

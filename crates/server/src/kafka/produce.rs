@@ -12,12 +12,13 @@ use towpath_model::properties::TopicConfig;
 use towpath_model::{PartitionIndex, TopicPartition, Uuid};
 use towpath_protocol::messages::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceRequest, ProduceResponse,
-    TopicProduceResponse,
+    ProduceResponseLeaderIdAndEpoch, ProduceResponseNodeEndpoint, TopicProduceResponse,
 };
 use towpath_protocol::{Blob, ErrorCode};
 use towpath_records::{BatchHeader, Compression, InvalidBatch, RecordProblem};
 use towpath_replication::Acks;
 
+use super::brokers::LeaderHints;
 use super::{
     Answer, Answered, Handled, Incoming, Unanswerable, answered, errors, topic_id, wire_id,
 };
@@ -27,6 +28,9 @@ use crate::publish::{Acknowledged, Appended, PublishError};
 
 /// The first version that may carry zstd (KIP-110).
 const ZSTD_SINCE: i16 = 7;
+
+/// From this version on the answer names the leader that the client should have asked (KIP-951).
+const LEADER_SINCE: i16 = 10;
 
 /// A topic as the request names it: by name up to version 12, by id after that.
 #[derive(Debug)]
@@ -100,7 +104,7 @@ pub(super) fn begin(node: &Arc<Node>, mut incoming: Incoming) -> Answer {
             Begun::Refused(outcome) => outcome,
         };
         let outcomes = begun.into_iter().map(settle).collect();
-        return Answer::Now(answered(conclude(&incoming, &asked, outcomes)));
+        return Answer::Now(answered(conclude(node, &incoming, &asked, outcomes)));
     }
     let node = Arc::clone(node);
     Answer::Later(Box::pin(async move { acknowledge(&node, &incoming, &asked, begun).await }), None)
@@ -149,7 +153,7 @@ async fn acknowledge(
     for (part, begun) in asked.parts.iter().zip(begun) {
         outcomes.push(wait(node, asked, part, begun).await);
     }
-    answered(conclude(incoming, asked, outcomes))
+    answered(conclude(node, incoming, asked, outcomes))
 }
 
 fn read(incoming: &Incoming) -> Result<Asked, Unanswerable> {
@@ -292,6 +296,14 @@ fn append(
     })
 }
 
+fn place_of(node: &Node, topic: &TopicRef, index: i32) -> Option<TopicPartition> {
+    let partition = PartitionIndex(index);
+    if topic.name.is_empty() {
+        return Some(TopicPartition { topic: topic.id, partition });
+    }
+    node.driver().partition_of(&topic.name, partition)
+}
+
 fn topic_name(node: &Node, topic: &TopicRef) -> String {
     if !topic.name.is_empty() {
         return topic.name.clone();
@@ -350,10 +362,11 @@ fn explain(index: i32, topic: &str, error: &PublishError) -> Outcome {
     Outcome { index, error: code, acknowledged: None, message: Some(message), record_errors }
 }
 
-fn conclude(incoming: &Incoming, asked: &Asked, outcomes: Vec<Outcome>) -> Handled {
+fn conclude(node: &Node, incoming: &Incoming, asked: &Asked, outcomes: Vec<Outcome>) -> Handled {
     if asked.acks == Some(Acks::None) {
         return without_answer(asked, &outcomes);
     }
+    let mut hints = LeaderHints::new(node, &incoming.peer);
     let mut responses: Vec<TopicProduceResponse<'_>> = Vec::with_capacity(asked.topics.len());
     for (part, outcome) in asked.parts.iter().zip(&outcomes) {
         if responses.len() <= part.topic {
@@ -364,9 +377,22 @@ fn conclude(incoming: &Incoming, asked: &Asked, outcomes: Vec<Outcome>) -> Handl
                 partition_responses: Vec::with_capacity(1),
             });
         }
-        responses[part.topic].partition_responses.push(partition_answer(outcome));
+        let mut response = partition_answer(outcome);
+        if LEADER_SINCE <= incoming.version && outcome.error == ErrorCode::NotLeaderOrFollower {
+            let id = place_of(node, &asked.topics[part.topic], part.index);
+            let (leader_id, leader_epoch) = id.map_or((-1, -1), |id| hints.leader_of(id));
+            response.current_leader = ProduceResponseLeaderIdAndEpoch { leader_id, leader_epoch };
+        }
+        responses[part.topic].partition_responses.push(response);
     }
-    incoming.answer(&ProduceResponse { responses, ..Default::default() })
+    let endpoints = hints.endpoints().map(|(node_id, broker)| ProduceResponseNodeEndpoint {
+        node_id,
+        host: &broker.host,
+        port: broker.port,
+        rack: broker.rack.as_deref(),
+    });
+    let node_endpoints = endpoints.collect();
+    incoming.answer(&ProduceResponse { responses, node_endpoints, ..Default::default() })
 }
 
 /// With `acks=0` there is no answer; an error ends the connection, so that the client notices.

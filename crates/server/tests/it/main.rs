@@ -1,10 +1,12 @@
-//! The Kafka port from outside: a whole broker in this process, and raw frames over TCP; and the port
-//! for other brokers (`peers.rs`).
+//! The Kafka port from outside: a whole broker in this process, and raw frames over TCP; several
+//! brokers that form a cluster (`cluster.rs`); and the port for other brokers (`peers.rs`).
 //!
 //! These tests are about what a client may rely on, so they speak only the protocol; what is odd
 //! about an answer is explained in `docs/kafka-behaviour.md`.
 
 mod broker;
+mod cluster;
+mod clustered;
 mod configs;
 mod connections;
 mod disks;

@@ -265,6 +265,41 @@ impl Wire {
         result.topic_id
     }
 
+    /// Creates a topic whose partitions have these replicas, the preferred leader first, and returns its
+    /// id.
+    pub(crate) fn create_assigned(
+        &mut self,
+        topic: &str,
+        assignments: &[&[i32]],
+        configs: &[(&str, &str)],
+    ) -> Uuid {
+        let request = CreateTopicsRequest {
+            topics: vec![CreatableTopic {
+                name: topic,
+                num_partitions: -1,
+                replication_factor: -1,
+                assignments: (0..)
+                    .zip(assignments)
+                    .map(|(partition_index, brokers)| CreatableReplicaAssignment {
+                        partition_index,
+                        broker_ids: brokers.to_vec(),
+                    })
+                    .collect(),
+                configs: configs
+                    .iter()
+                    .map(|(name, value)| CreatableTopicConfig { name, value: Some(value) })
+                    .collect(),
+            }],
+            timeout_ms: 10_000,
+            ..Default::default()
+        };
+        let answer = self.ask(7, &request);
+        let answer: CreateTopicsResponse<'_> = answer.read();
+        let result = &answer.topics[0];
+        assert_eq!(code(result.error_code), ErrorCode::None, "{:?}", result.error_message);
+        result.topic_id
+    }
+
     pub(crate) fn delete(&mut self, topic: &str) {
         let request = DeleteTopicsRequest {
             topics: vec![DeleteTopicState { name: Some(topic), ..Default::default() }],

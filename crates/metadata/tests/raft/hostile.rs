@@ -242,7 +242,6 @@ impl Driver {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn no_message_brings_a_member_down(

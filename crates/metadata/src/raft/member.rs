@@ -36,6 +36,9 @@ use super::timeout::election_timeout;
 /// The most Readys under way; a disk that has fallen so far behind gets no more to do.
 pub const READYS_IN_FLIGHT_MAX: usize = 64;
 
+/// Messages that wait to be taken; of more, the oldest are lost, as they could be on their way.
+const MESSAGES_WAITING_MAX: usize = 16_384;
+
 const APPENDS_IN_FLIGHT_MAX: usize = 256;
 const APPEND_BYTES_MAX: u64 = 1 << 20;
 const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
@@ -227,6 +230,10 @@ impl Raft {
             self.settings.election_ticks,
         );
         self.node.raft.set_randomized_election_timeout(timeout);
+        let waiting = self.node.raft.msgs.len();
+        if MESSAGES_WAITING_MAX < waiting {
+            self.node.raft.msgs.drain(..waiting - MESSAGES_WAITING_MAX / 2);
+        }
         if !self.is_leader() {
             self.reads.forget();
             self.heard.clear();

@@ -273,4 +273,21 @@ proptest! {
         let bytes = postcard::to_allocvec(&message).expect("it is data");
         prop_assert_eq!(postcard::from_bytes::<Message>(&bytes).expect("the same"), message);
     }
+
+    #[test]
+    fn bytes_of_a_disk_are_read_or_refused(
+        head in (0u8..3, 0u8..6, 0u8..6),
+        tail in vec(prop_oneof![3 => Just(0u8), 1 => any::<u8>()], 0..60),
+    ) {
+        let bytes = [vec![head.0, head.1, head.2], tail].concat();
+        if let Ok(payload) = Payload::decode(&bytes) {
+            prop_assert_eq!(payload.encode(), bytes.clone());
+        }
+        if let Ok(vote) = Vote::decode(&bytes) {
+            prop_assert_eq!(vote.encode(), bytes.clone());
+        }
+        if let Ok(membership) = Membership::decode(&bytes) {
+            prop_assert_eq!(membership.encode(), bytes);
+        }
+    }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use towpath_metadata::raft::{
-    Body, Consensus, LogIndex, MemberChange, MemberId, Membership, MembershipChange, Message, Raft,
-    RaftStart, Refusal, Role, Settings, Snapshot, Term, Vote,
+    BadMessage, Body, Consensus, LogIndex, MemberChange, MemberId, Membership, MembershipChange,
+    Message, Raft, RaftStart, Refusal, Rejection, Role, Settings, Snapshot, Term, Vote,
 };
 
 use crate::cluster::Cluster;
@@ -267,4 +267,70 @@ fn a_crowd_of_reads_shares_a_round() {
         core.persisted(ready.number);
     }
     assert_eq!(heartbeats, 2, "one round to two followers");
+}
+
+#[test]
+fn an_answer_for_entries_that_the_leader_never_had_commits_nothing() {
+    let mut cluster = elected(Cluster::calm(9, 3, 0));
+    commit_one(&mut cluster);
+    let leader = cluster.leader().expect("elected");
+    let from = cluster.nodes[(leader + 1) % 3].me;
+    let core = cluster.nodes[leader].core.as_mut().expect("it is up");
+    let status = core.status();
+    let last = status.last_index;
+    let body = Body::AppendReply { index: last.next(), commit: LogIndex(0), rejected: None };
+    let message = Message { from, to: status.me, term: status.term, body };
+    assert_eq!(
+        core.receive(message),
+        Err(BadMessage::BeyondTheLeadersLog { index: last.next(), last })
+    );
+    assert_eq!(core.status().progress[&from].matched, last);
+}
+
+#[test]
+fn a_member_whose_driver_takes_nothing_keeps_few_messages() {
+    let mut raft = lone_voter();
+    let heartbeat = Message {
+        from: member(2),
+        to: member(1),
+        term: Term(4),
+        body: Body::Heartbeat { commit: LogIndex(5), context: Vec::new() },
+    };
+    for _ in 0..40_000 {
+        raft.receive(heartbeat.clone()).expect("a good message");
+    }
+    let ready = raft.take_ready().expect("answers");
+    assert!(ready.messages.len() + ready.messages_after_persist.len() <= 16_384);
+}
+
+#[test]
+fn a_snapshot_has_the_members_of_its_own_index() {
+    let mut raft = lone_voter();
+    while raft.status().role != Role::Leader {
+        raft.tick();
+    }
+    let add = MembershipChange::Simple(vec![MemberChange::AddLearner(member(3))]);
+    let begun = raft.take_ready().expect("its first entry");
+    raft.persisted(begun.number);
+    let committed = raft.take_ready().expect("it is committed").committed;
+    raft.applied(committed[0].index);
+    let added = raft.change_membership(add).expect("nothing is pending").index;
+    while let Some(ready) = raft.take_ready() {
+        raft.persisted(ready.number);
+    }
+    assert!(raft.status().membership.contains(member(3)));
+    raft.compact(added.before(), vec![2]);
+
+    let rejected = Some(Rejection { hint_index: LogIndex(0), hint_term: Term(0) });
+    let body = Body::AppendReply { index: LogIndex(5), commit: LogIndex(0), rejected };
+    let message = Message { from: member(2), to: member(1), term: Term(4), body };
+    raft.receive(message).expect("a good message");
+    let ready = raft.take_ready().expect("a snapshot");
+    let snapshot = ready.messages.iter().find_map(|message| match &message.body {
+        Body::Snapshot(snapshot) => Some(snapshot),
+        _ => None,
+    });
+    let snapshot = snapshot.expect("the entries are gone");
+    assert_eq!(snapshot.index, added.before());
+    assert!(!snapshot.membership.contains(member(3)), "it was added later");
 }

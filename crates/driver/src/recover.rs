@@ -185,7 +185,12 @@ pub(crate) fn read_producers<D: Disk>(
     let led = LeaderEpoch(0)..=latest;
     let saved = log
         .load_producers(log.log_end_offset())
-        .and_then(|(at, payload)| Some((at, decode_snapshot(&payload, now, producers_max)?)))
+        .and_then(|(at, payload)| {
+            let (producers, mut epochs) = decode_snapshot(&payload, now, producers_max)?;
+            // A leader's own, if it had written nothing yet. What came after may be of an older one.
+            epochs.truncate_from_end(at);
+            Some((at, (producers, epochs)))
+        })
         .filter(|(_, (_, epochs))| epochs.latest().is_none_or(|latest| led.contains(&latest)));
     let (from, (mut producers, mut epochs)) = saved.unwrap_or_else(|| {
         (log.log_start_offset(), (Producers::new(producers_max), EpochHistory::new()))

@@ -153,8 +153,6 @@ impl<D: Disk> Log<D> {
     ) -> Result<&'r [BatchHeader], LogError> {
         let Some(first) = run.left().first().copied() else { return Ok(&[]) };
         assert!(self.log_end <= first.base_offset(), "a run continues the log");
-        let latest = self.epochs.last();
-        assert!(latest.is_none_or(|(latest, _)| *latest <= first.leader_epoch()));
         self.directory.check()?;
         self.allow_gaps(run)?;
         if self.active_summary().is_some_and(|active| self.is_full_for(active, &first, now.wall)) {

@@ -144,9 +144,6 @@ impl Leader {
     /// Ends this leadership; the log goes on as a replica's, of a leader yet to be named.
     #[must_use]
     pub fn resign(self) -> Replica {
-        let mut epochs = self.epochs;
-        // A leadership that wrote nothing is none for a follower.
-        epochs.truncate_from_end(self.log_end_offset);
         Replica::new(ReplicaStart {
             me: self.me,
             leader: None,
@@ -157,7 +154,7 @@ impl Leader {
             high_watermark: self.high_watermark,
             durability: self.durability,
             producers: self.producers,
-            epochs,
+            epochs: self.epochs,
         })
     }
 

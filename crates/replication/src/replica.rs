@@ -144,6 +144,10 @@ impl Replica {
     #[must_use]
     pub fn new(start: ReplicaStart) -> Replica {
         let high_watermark = start.high_watermark.max(start.log_start_offset);
+        // Of leaderships that wrote nothing this broker may remember its own. The next leader may have
+        // batches of an older one to send.
+        let mut epochs = start.epochs;
+        epochs.truncate_from_end(start.log_end_offset);
         let replica = Replica {
             me: start.me,
             leader: start.leader,
@@ -155,7 +159,7 @@ impl Replica {
             leader_start_offset: start.log_start_offset,
             durability: start.durability,
             producers: start.producers,
-            epochs: start.epochs,
+            epochs,
         };
         replica.assert_invariants();
         replica

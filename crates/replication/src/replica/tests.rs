@@ -131,6 +131,28 @@ fn what_a_compaction_has_removed_still_tells_where_leaderships_began() {
     assert_eq!((ends(3), ends(4), ends(5)), (Offset(21), Offset(24), Offset(29)));
 }
 
+/// Epoch 3 wrote what only others have; this broker led in epoch 4, wrote nothing and kept a snapshot.
+#[test]
+fn a_leadership_that_wrote_nothing_is_in_nobodys_way() {
+    let entries = [(1, 0), (4, 10)]
+        .map(|(epoch, start)| EpochStart { epoch: LeaderEpoch(epoch), start: Offset(start) });
+    let mut replica = Replica::new(ReplicaStart {
+        me: BrokerId(2),
+        leader: Some(BrokerId(1)),
+        leader_epoch: LeaderEpoch(5),
+        log_start_offset: Offset(0),
+        log_end_offset: Offset(10),
+        durable_offset: Offset(10),
+        high_watermark: Offset(10),
+        durability: Durability::Synced,
+        producers: Producers::new(10),
+        epochs: EpochHistory::from_entries(entries),
+    });
+    assert_eq!(replica.position().last_epoch, Some(LeaderEpoch(1)));
+    replica.appended(Now::default(), &header(10, 2, 3), &[]);
+    assert_eq!(replica.position().last_epoch, Some(LeaderEpoch(3)));
+}
+
 #[test]
 fn the_high_watermark_follows_the_leader_as_far_as_the_log_goes_and_never_back() {
     let mut replica = replica();

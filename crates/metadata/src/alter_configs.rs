@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use towpath_model::TopicName;
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::{self, Change, Kind, Property, elements};
 
 use crate::image::Image;
@@ -98,7 +99,9 @@ impl Image {
         let cleared = topics.flat_map(|(topic, own)| {
             let min = configured_min(own.unwrap_or(&topic.overrides), all_brokers);
             let moves = topic.numbered().filter(move |(_, state)| {
-                !state.eligible.is_empty() && state.min_in_sync(min) <= state.in_sync.len()
+                !state.eligible.is_empty()
+                    && state.min_in_sync(min) <= state.in_sync.len()
+                    && !mutant::is_on(Mutant::EligibleKept)
             });
             moves.map(|(partition, state)| Record::Partition {
                 partition,

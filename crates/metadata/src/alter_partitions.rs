@@ -8,10 +8,15 @@
 //! registration of each member  it was judged under another process,   INELIGIBLE_REPLICA
 //!                              is gone, or about to stop (KIP-903)
 //! ```
+//!
+//! A refusal is final. The last fence may open again (a member that was fenced is not any more), and
+//! proposals may come late and twice; so a refusal there raises the partition epoch, and the leader
+//! that has given the proposal up can be sure that nobody takes it up.
 
 use std::collections::BTreeSet;
 
 use towpath_model::BrokerId;
+use towpath_model::mutant::{self, Mutant};
 
 use crate::cluster::{AlterPartitions, AlteredPartitions, ProposedInSync};
 use crate::elect::Electorate;
@@ -58,7 +63,13 @@ impl Image {
         let partition = change.partition;
         let topic = self.topic_by_id(partition.topic).ok_or(Refusal::UnknownTopicId)?;
         let state = self.partition(partition).ok_or(Refusal::UnknownTopic)?;
-        check_fences(electorate, leader, state, change)?;
+        let fences = check_fences(electorate, leader, state, change);
+        if let Err(Refusal::IneligibleReplica(_)) = fences {
+            let partition_epoch = state.partition_epoch + 1;
+            let state = PartitionState { partition_epoch, ..state.clone() };
+            records.push(Record::Partition { partition, state });
+        }
+        fences?;
         let members = change.in_sync.iter().map(|(id, _)| *id);
         let wanted = PartitionState { in_sync: members.collect(), ..state.clone() };
         match self.settled(electorate, topic, partition, wanted) {
@@ -91,7 +102,9 @@ fn check_fences(
     if asked < current || state.leader != Some(leader) {
         return Err(Refusal::FencedLeaderEpoch { asked, current });
     }
-    if change.partition_epoch != state.partition_epoch {
+    if change.partition_epoch != state.partition_epoch
+        && !mutant::is_on(Mutant::NoPartitionEpochFence)
+    {
         let (asked, current) = (change.partition_epoch, state.partition_epoch);
         return Err(Refusal::InvalidUpdateVersion { asked, current });
     }
@@ -102,7 +115,9 @@ fn check_fences(
         }
         let broker = electorate.brokers.get(id);
         let is_judged = broker.is_some_and(|broker| broker.epoch == *epoch);
-        if !electorate.is_usable(*id, state) || !is_judged {
+        if !electorate.is_usable(*id, state)
+            || !(is_judged || mutant::is_on(Mutant::NoBrokerEpochFence))
+        {
             return Err(Refusal::IneligibleReplica(*id));
         }
     }

@@ -28,8 +28,10 @@ pub struct Registration {
     /// The epoch of the registration after which it stopped orderly, with everything synced: what
     /// its marker on disk says. Without one it may have lost what it had not synced.
     pub clean_since: Option<i64>,
-    /// Whether what it had written and not synced is gone: its machine has started anew since, or
-    /// that is not known. A process that was killed leaves it in the page cache.
+    /// Whether what it had written and not synced is gone: its machine has started anew since the
+    /// process that registered last, or that is not known. A process that was killed leaves it in
+    /// the page cache. A process that lost power and ended before it was registered, in whatever
+    /// way, leaves the loss to be told by the next one.
     pub lost_power: bool,
 }
 

@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerId, LeaderEpoch};
 
 use crate::broker::Broker;
@@ -87,7 +88,7 @@ impl Electorate {
         });
         let min = next.min_in_sync(rules.min);
         let eligible = |in_sync: &[BrokerId]| -> Vec<BrokerId> {
-            if min <= in_sync.len() {
+            if min <= in_sync.len() && !mutant::is_on(Mutant::EligibleKept) {
                 return Vec::new();
             }
             complete.iter().copied().filter(|id| !in_sync.contains(id)).collect()
@@ -141,7 +142,7 @@ impl Electorate {
             return (leader, Elected::InSync);
         }
         let eligible = next.eligible.iter().copied().find(can_lead);
-        if eligible.is_some() {
+        if eligible.is_some() && !mutant::is_on(Mutant::ElrIgnored) {
             return (eligible, Elected::Eligible);
         }
         let any = next.replicas.iter().copied().find(can_lead);

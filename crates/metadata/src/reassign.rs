@@ -62,7 +62,7 @@ impl Image {
     ) -> Result<Option<Record>, Refusal> {
         let (topic, id, state) = self.named(partition)?;
         let wanted = match target {
-            None => taken_back(state)?,
+            None => taken_back(state, self.min_in_sync(topic, state))?,
             Some(target) => {
                 self.check_assignments(&[target.to_vec()], None)?;
                 let factor = state.settled_replicas();
@@ -101,14 +101,15 @@ impl Image {
     }
 }
 
-fn taken_back(state: &PartitionState) -> Result<PartitionState, Refusal> {
+/// `min` must stay in sync, if replicas that were to come are: what was committed may be on no others.
+fn taken_back(state: &PartitionState, min: usize) -> Result<PartitionState, Refusal> {
     if !state.is_reassigning() {
         return Err(Refusal::NoReassignment);
     }
     let stays = |id: &BrokerId| !state.adding.contains(id);
     let replicas: Vec<_> = state.replicas.iter().copied().filter(stays).collect();
     let in_sync: Vec<_> = state.in_sync.iter().copied().filter(stays).collect();
-    if in_sync.is_empty() {
+    if in_sync.len() < min && in_sync.len() < state.in_sync.len() {
         return Err(Refusal::OnlyComingInSync);
     }
     Ok(PartitionState {

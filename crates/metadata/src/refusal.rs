@@ -352,7 +352,7 @@ pub enum Refusal {
     NoReassignment,
     /// What is under way cannot be taken back: those who would stay lack committed records.
     #[error(
-        "The reassignment cannot be taken back: only replicas that it adds are in sync. Wait until the others have caught up."
+        "The reassignment cannot be taken back: without the replicas that it adds, fewer than min.insync.replicas are in sync. Wait until the others have caught up."
     )]
     OnlyComingInSync,
     /// More or fewer replicas than there were.

@@ -162,6 +162,7 @@ impl Metadata {
         } else if !start.is_clean
             && start.lost_power
             && counts(state)
+            && !mutant::is_on(Mutant::DirtyStaysEligible)
             && image.effective_config(topic).durability == Durability::Relaxed
         {
             disqualified.push(start.id);

@@ -180,6 +180,16 @@ mutants! {
     QuorumHighWatermark = "quorum-high-watermark",
     /// A leader leaves replicas out before the controller agrees (KIP-497).
     LocalShrink = "local-shrink",
+    /// An in-sync set is accepted that rests on an older state of the partition (KIP-497).
+    NoPartitionEpochFence = "no-partition-epoch-fence",
+    /// An in-sync set is accepted whose members have started anew since they were judged (KIP-903).
+    NoBrokerEpochFence = "no-broker-epoch-fence",
+    /// Nobody is elected because they are eligible (KIP-966).
+    ElrIgnored = "elr-ignored",
+    /// Replicas stay eligible although the high watermark moves without them (KIP-966).
+    EligibleKept = "eligible-kept",
+    /// A replica that may have lost what a relaxed topic acknowledged stays in sync (KIP-966).
+    DirtyStaysEligible = "dirty-stays-eligible",
 }
 
 impl Mutant {

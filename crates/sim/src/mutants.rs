@@ -60,6 +60,11 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         M::FailedDirectoryAcks | M::StallSpreads | M::MissingBegunAnew => {
             vec![by("volumes", 2000)]
         }
+        // In one seed of some thousands.
+        M::NoPartitionEpochFence => vec![by("controller", 20_000)],
+        M::NoBrokerEpochFence | M::ElrIgnored | M::EligibleKept | M::DirtyStaysEligible => {
+            vec![by("controller", 2000)]
+        }
         M::GuardHoldIgnored | M::GuardCapIgnored => vec![by("retention", 1000)],
         M::ProducersExpireByWall => vec![by("broker", 6000)],
         M::HighWatermarkNotDurable

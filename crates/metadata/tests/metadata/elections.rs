@@ -143,6 +143,22 @@ fn kip_903_a_member_that_has_started_anew_since_it_was_judged_is_refused() {
     assert_eq!(world.shown(), "1; 1 2 3; ");
 }
 
+/// A leader gives a refused proposal up, so nobody may take it up later: a copy of it that is late,
+/// when the member that was fenced is not any more.
+#[test]
+fn a_proposal_that_was_refused_is_refused_again() {
+    let mut world = World::with_topic(&[1, 2, 3], &[]);
+    world.hear_only(&[1, 2]);
+    let state = world.state();
+    let judged = [(1, world.epoch(1)), (2, world.epoch(2)), (3, world.epoch(3))];
+    let refused = world.propose_on(&state, &judged).unwrap_err();
+    assert_eq!(refused.kind(), RefusalKind::IneligibleReplica);
+    world.beat(3);
+    let refused = world.propose_on(&state, &judged).unwrap_err();
+    assert_eq!(refused.kind(), RefusalKind::InvalidUpdateVersion);
+    world.propose(&[1, 2, 3]).unwrap();
+}
+
 #[test]
 fn members_that_cannot_be_in_sync_are_refused() {
     let mut world = World::with_topic(&[1, 2, 3], &[]);

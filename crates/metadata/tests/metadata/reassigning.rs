@@ -70,6 +70,18 @@ fn a_reassignment_that_only_new_replicas_carry_cannot_be_taken_back() {
     assert_eq!(world.reassign(None).unwrap_err().kind(), RefusalKind::InvalidReplicaAssignment);
 }
 
+/// What is committed by the first replica and one that comes must not be left to the first alone.
+#[test]
+fn taking_back_leaves_as_many_in_sync_as_records_were_promised() {
+    let mut world = five();
+    world.reassign(Some(&[4, 1, 2])).unwrap();
+    world.propose(&[1, 4]).unwrap();
+    assert_eq!(world.reassign(None).unwrap_err().kind(), RefusalKind::InvalidReplicaAssignment);
+    world.propose(&[1, 3, 4]).unwrap();
+    world.reassign(None).unwrap();
+    assert_eq!(world.shown(), "1; 1 3; ");
+}
+
 #[test]
 fn another_target_replaces_the_first_one() {
     let mut world = five();

@@ -2,6 +2,7 @@
 
 pub mod broker;
 pub mod compaction;
+pub mod controller;
 pub mod groups;
 pub mod journal;
 pub mod log;
@@ -26,6 +27,7 @@ pub fn all() -> &'static [&'static dyn Profile] {
         &groups::Groups,
         &retention::Retention,
         &volumes::Volumes,
+        &controller::Controller,
     ]
 }
 

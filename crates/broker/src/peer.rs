@@ -86,6 +86,44 @@ pub enum PeerMessage {
         /// Partition of the topic, group, first offset that it has not read.
         readers: Vec<(PartitionIndex, String, Offset)>,
     },
+    /// Asks the leader of the metadata quorum how it stands, for a caller that waits at the sender.
+    AskQuorum {
+        /// The sender's name for the question.
+        token: Token,
+    },
+    /// How the metadata quorum stands, as its leader says.
+    Quorum {
+        /// The name of the question.
+        token: Token,
+        /// The answer.
+        report: QuorumReport,
+    },
+}
+
+/// How the metadata quorum stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuorumReport {
+    /// Who leads, as far as is known.
+    pub leader: Option<raft::MemberId>,
+    /// In which term.
+    pub term: raft::Term,
+    /// The last entry that is known to be committed.
+    pub commit: raft::LogIndex,
+    /// The last entry.
+    pub last_index: raft::LogIndex,
+    /// Who takes part.
+    pub members: Vec<ReportedMember>,
+}
+
+/// A member of the metadata quorum in a [`QuorumReport`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedMember {
+    /// Who it is.
+    pub id: raft::MemberId,
+    /// Whether it votes, or only follows.
+    pub is_voter: bool,
+    /// The last entry that it holds, if that is known.
+    pub matched: Option<raft::LogIndex>,
 }
 
 /// One partition's answer to a follower's position.

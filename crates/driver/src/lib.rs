@@ -60,7 +60,7 @@ pub use scrub::{ScrubTotals, ScrubWork};
 pub use sync::{Round, SyncReport};
 pub use towpath_broker::guard::Cause;
 pub use towpath_broker::lag::{Lag, RATIO_WARNING, Standing};
-pub use towpath_broker::peer::{self, Fed, PeerMessage};
+pub use towpath_broker::peer::{self, Fed, PeerMessage, QuorumReport, ReportedMember};
 pub use towpath_broker::{Condition, LOSSES_MAX, Loss, Outcome};
 pub use towpath_log::disk::{Disk, DiskFile, Space};
 pub use towpath_log::{

@@ -1,7 +1,7 @@
 //! The world as the driver sees it, next to the disk: a clock, and somebody to tell.
 
 use towpath_broker::Outcome;
-use towpath_broker::peer::PeerMessage;
+use towpath_broker::peer::{PeerMessage, QuorumReport};
 use towpath_coordinator::{groups, publishers};
 use towpath_metadata as metadata;
 use towpath_model::{BrokerId, Now, Time, Token};
@@ -53,4 +53,6 @@ pub enum Delivery {
     Groups(groups::Reply),
     /// From the publishers' state.
     Publishers(publishers::Reply),
+    /// How the metadata quorum stands.
+    Quorum(QuorumReport),
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use towpath_coordinator::{groups, publishers};
 use towpath_driver::{
     Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Place, QUORUM_TICK,
-    ScrubWork, Settings, VolumeIndex,
+    QuorumReport, ScrubWork, Settings, VolumeIndex,
 };
 use towpath_log::{Identity, WriteAheadLimits};
 use towpath_metadata as metadata;
@@ -290,6 +290,16 @@ impl Node {
         match wait.answer().await {
             Some(Delivery::Metadata(reply)) => Ok(reply),
             other => Err(unavailable(other)),
+        }
+    }
+
+    /// How the metadata quorum stands: as its leader says, if that answers within `limit`.
+    pub async fn ask_quorum(&self, limit: Duration) -> QuorumReport {
+        let mut wait = self.wait();
+        self.driver.ask_quorum(wait.token());
+        match tokio::time::timeout(limit, wait.answer()).await {
+            Ok(Some(Delivery::Quorum(report))) => report,
+            _ => self.driver.quorum_report(),
         }
     }
 

@@ -89,6 +89,13 @@ macro_rules! by_api {
             DescribeCluster DescribeClusterRequest DescribeClusterResponse,
             DescribeProducers DescribeProducersRequest DescribeProducersResponse,
             DescribeTopicPartitions DescribeTopicPartitionsRequest DescribeTopicPartitionsResponse,
+            ElectLeaders ElectLeadersRequest ElectLeadersResponse,
+            AlterPartitionReassignments AlterPartitionReassignmentsRequest
+                AlterPartitionReassignmentsResponse,
+            ListPartitionReassignments ListPartitionReassignmentsRequest
+                ListPartitionReassignmentsResponse,
+            DescribeQuorum DescribeQuorumRequest DescribeQuorumResponse,
+            UnregisterBroker UnregisterBrokerRequest UnregisterBrokerResponse,
         )
     };
     (@all $api_key:expr, $then:ident, $($api:ident $request:ident $response:ident,)*) => {
@@ -221,10 +228,10 @@ fn response_seeds() -> Vec<Vec<u8>> {
         by_api!(api_key, empty);
     }
     let batch = sample_batch(Compression::None);
-    let data = PartitionData {
+    let data = FetchResponsePartitionData {
         records: Some(towpath_protocol::Blob::Bytes(&batch)),
         aborted_transactions: Some(vec![AbortedTransaction::default()]),
-        ..PartitionData::default()
+        ..FetchResponsePartitionData::default()
     };
     let topic = FetchableTopicResponse {
         topic: "orders",

@@ -6,15 +6,16 @@
 use fastrand::Rng;
 use towpath_model::{ProducerEpoch, ProducerId, Sequence};
 use towpath_protocol::messages::{
-    AlterConfigsRequest, ApiVersionsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
-    DescribeProducersRequest, DescribeTopicPartitionsRequest, FetchRequest, FindCoordinatorRequest,
+    AlterConfigsRequest, AlterPartitionReassignmentsRequest, ApiVersionsRequest,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteGroupsRequest, DeleteRecordsRequest,
+    DeleteTopicsRequest, DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest,
+    DescribeLogDirsRequest, DescribeProducersRequest, DescribeQuorumRequest,
+    DescribeTopicPartitionsRequest, ElectLeadersRequest, FetchRequest, FindCoordinatorRequest,
     HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest,
     LeaveGroupRequest, ListGroupsRequest, ListOffsetsPartition, ListOffsetsRequest,
-    ListOffsetsTopic, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
-    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, RequestHeader,
-    SyncGroupRequest,
+    ListOffsetsTopic, ListPartitionReassignmentsRequest, MetadataRequest, OffsetCommitRequest,
+    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    RequestHeader, SyncGroupRequest, UnregisterBrokerRequest,
 };
 use towpath_protocol::{Request, encode_request};
 use towpath_records::{BatchBuilder, Compression};
@@ -143,6 +144,7 @@ fn valid_frames() -> Vec<Vec<u8>> {
     }
     empty!(
         AlterConfigsRequest<'_>,
+        AlterPartitionReassignmentsRequest<'_>,
         ApiVersionsRequest<'_>,
         CreatePartitionsRequest<'_>,
         CreateTopicsRequest<'_>,
@@ -154,7 +156,9 @@ fn valid_frames() -> Vec<Vec<u8>> {
         DescribeGroupsRequest<'_>,
         DescribeLogDirsRequest<'_>,
         DescribeProducersRequest<'_>,
+        DescribeQuorumRequest<'_>,
         DescribeTopicPartitionsRequest<'_>,
+        ElectLeadersRequest<'_>,
         FetchRequest<'_>,
         FindCoordinatorRequest<'_>,
         HeartbeatRequest<'_>,
@@ -164,6 +168,7 @@ fn valid_frames() -> Vec<Vec<u8>> {
         LeaveGroupRequest<'_>,
         ListGroupsRequest<'_>,
         ListOffsetsRequest<'_>,
+        ListPartitionReassignmentsRequest<'_>,
         MetadataRequest<'_>,
         OffsetCommitRequest<'_>,
         OffsetDeleteRequest<'_>,
@@ -171,6 +176,7 @@ fn valid_frames() -> Vec<Vec<u8>> {
         OffsetForLeaderEpochRequest<'_>,
         ProduceRequest<'_>,
         SyncGroupRequest<'_>,
+        UnregisterBrokerRequest,
     );
     for compression in Compression::ALL {
         let batch = sample_batch(compression);

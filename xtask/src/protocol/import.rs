@@ -13,6 +13,7 @@ use super::schema::{self, Field, Message, Role, Type, Versions};
 /// APIs that we import. To serve another one, add its name and import again.
 const APIS: &[&str] = &[
     "AlterConfigs",
+    "AlterPartitionReassignments",
     "ApiVersions",
     "CreatePartitions",
     "CreateTopics",
@@ -24,7 +25,9 @@ const APIS: &[&str] = &[
     "DescribeGroups",
     "DescribeLogDirs",
     "DescribeProducers",
+    "DescribeQuorum",
     "DescribeTopicPartitions",
+    "ElectLeaders",
     "Fetch",
     "FindCoordinator",
     "Heartbeat",
@@ -34,6 +37,7 @@ const APIS: &[&str] = &[
     "LeaveGroup",
     "ListGroups",
     "ListOffsets",
+    "ListPartitionReassignments",
     "Metadata",
     "OffsetCommit",
     "OffsetDelete",
@@ -41,6 +45,7 @@ const APIS: &[&str] = &[
     "OffsetForLeaderEpoch",
     "Produce",
     "SyncGroup",
+    "UnregisterBroker",
 ];
 
 /// What is not an API, by the file it goes to.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use towpath_model::{BrokerId, LeaderEpoch, Offset, PartitionIndex};
 use towpath_protocol::messages::{
-    FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData,
+    FetchPartition, FetchRequest, FetchResponse, FetchResponsePartitionData, FetchTopic,
 };
 use towpath_protocol::{ErrorCode, Uuid};
 use towpath_records::Scratch;
@@ -410,7 +410,7 @@ impl Fetcher {
         &mut self,
         partition: &TopicPartition,
         seek: Option<u64>,
-        data: &PartitionData<'_>,
+        data: &FetchResponsePartitionData<'_>,
     ) -> bool {
         // A seek or a rebalance since then made the answer void.
         let place = self.places.get_mut(partition).filter(|place| Some(place.seek) == seek);

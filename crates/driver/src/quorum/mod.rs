@@ -17,6 +17,7 @@ mod controller;
 mod log;
 mod membership;
 mod open;
+mod report;
 mod round;
 mod snapshot;
 mod standing;

@@ -56,6 +56,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             PeerMessage::Readers { topic, coordinator, readers } => {
                 self.told_readers(topic, coordinator, readers);
             }
+            PeerMessage::AskQuorum { token } => self.asked_for_quorum(from, token),
+            PeerMessage::Quorum { token, report } => self.told_quorum(token, report),
             PeerMessage::Durable { broker_epoch, positions } => {
                 self.replicas_report(from, broker_epoch, &positions);
             }

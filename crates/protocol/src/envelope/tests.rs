@@ -1,7 +1,7 @@
 use super::*;
 use crate::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FetchResponse, FetchableTopicResponse,
-    HeartbeatResponse, OffsetDeleteRequest, PartitionData,
+    ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FetchResponse,
+    FetchResponsePartitionData, FetchableTopicResponse, HeartbeatResponse, OffsetDeleteRequest,
 };
 use crate::{Blob, Piece};
 
@@ -81,7 +81,7 @@ fn a_header_that_names_another_message_is_refused() {
 
 #[test]
 fn a_fetch_answer_is_header_bytes_and_regions() {
-    let partition = |index: u32, len: u32| PartitionData {
+    let partition = |index: u32, len: u32| FetchResponsePartitionData {
         partition_index: index as i32,
         records: Some(Blob::Region { index, len }),
         aborted_transactions: None,

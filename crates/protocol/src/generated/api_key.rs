@@ -58,14 +58,24 @@ pub enum ApiKey {
     CreatePartitions = 37,
     /// DeleteGroups, versions 0-3.
     DeleteGroups = 42,
+    /// ElectLeaders, versions 0-2.
+    ElectLeaders = 43,
     /// IncrementalAlterConfigs, versions 0-1.
     IncrementalAlterConfigs = 44,
+    /// AlterPartitionReassignments, versions 0-1.
+    AlterPartitionReassignments = 45,
+    /// ListPartitionReassignments, versions 0.
+    ListPartitionReassignments = 46,
     /// OffsetDelete, versions 0.
     OffsetDelete = 47,
+    /// DescribeQuorum, versions 0-2.
+    DescribeQuorum = 55,
     /// DescribeCluster, versions 0-2.
     DescribeCluster = 60,
     /// DescribeProducers, versions 0.
     DescribeProducers = 61,
+    /// UnregisterBroker, versions 0.
+    UnregisterBroker = 64,
     /// DescribeTopicPartitions, versions 0.
     DescribeTopicPartitions = 75,
 }
@@ -97,10 +107,15 @@ impl ApiKey {
         Self::DescribeLogDirs,
         Self::CreatePartitions,
         Self::DeleteGroups,
+        Self::ElectLeaders,
         Self::IncrementalAlterConfigs,
+        Self::AlterPartitionReassignments,
+        Self::ListPartitionReassignments,
         Self::OffsetDelete,
+        Self::DescribeQuorum,
         Self::DescribeCluster,
         Self::DescribeProducers,
+        Self::UnregisterBroker,
         Self::DescribeTopicPartitions,
     ];
 
@@ -136,10 +151,15 @@ impl ApiKey {
             Self::DescribeLogDirs => "DescribeLogDirs",
             Self::CreatePartitions => "CreatePartitions",
             Self::DeleteGroups => "DeleteGroups",
+            Self::ElectLeaders => "ElectLeaders",
             Self::IncrementalAlterConfigs => "IncrementalAlterConfigs",
+            Self::AlterPartitionReassignments => "AlterPartitionReassignments",
+            Self::ListPartitionReassignments => "ListPartitionReassignments",
             Self::OffsetDelete => "OffsetDelete",
+            Self::DescribeQuorum => "DescribeQuorum",
             Self::DescribeCluster => "DescribeCluster",
             Self::DescribeProducers => "DescribeProducers",
+            Self::UnregisterBroker => "UnregisterBroker",
             Self::DescribeTopicPartitions => "DescribeTopicPartitions",
         }
     }
@@ -171,10 +191,15 @@ impl ApiKey {
             Self::DescribeLogDirs => 1..=5,
             Self::CreatePartitions => 0..=3,
             Self::DeleteGroups => 0..=3,
+            Self::ElectLeaders => 0..=2,
             Self::IncrementalAlterConfigs => 0..=1,
+            Self::AlterPartitionReassignments => 0..=1,
+            Self::ListPartitionReassignments => 0..=0,
             Self::OffsetDelete => 0..=0,
+            Self::DescribeQuorum => 0..=2,
             Self::DescribeCluster => 0..=2,
             Self::DescribeProducers => 0..=0,
+            Self::UnregisterBroker => 0..=0,
             Self::DescribeTopicPartitions => 0..=0,
         }
     }
@@ -206,10 +231,15 @@ impl ApiKey {
             Self::DescribeLogDirs => Some(2),
             Self::CreatePartitions => Some(2),
             Self::DeleteGroups => Some(2),
+            Self::ElectLeaders => Some(2),
             Self::IncrementalAlterConfigs => Some(1),
+            Self::AlterPartitionReassignments => Some(0),
+            Self::ListPartitionReassignments => Some(0),
             Self::OffsetDelete => None,
+            Self::DescribeQuorum => Some(0),
             Self::DescribeCluster => Some(0),
             Self::DescribeProducers => Some(0),
+            Self::UnregisterBroker => Some(0),
             Self::DescribeTopicPartitions => Some(0),
         }
     }
@@ -249,10 +279,15 @@ impl TryFrom<i16> for ApiKey {
             35 => Self::DescribeLogDirs,
             37 => Self::CreatePartitions,
             42 => Self::DeleteGroups,
+            43 => Self::ElectLeaders,
             44 => Self::IncrementalAlterConfigs,
+            45 => Self::AlterPartitionReassignments,
+            46 => Self::ListPartitionReassignments,
             47 => Self::OffsetDelete,
+            55 => Self::DescribeQuorum,
             60 => Self::DescribeCluster,
             61 => Self::DescribeProducers,
+            64 => Self::UnregisterBroker,
             75 => Self::DescribeTopicPartitions,
             _ => return Err(DecodeError::UnknownApi { key }),
         })

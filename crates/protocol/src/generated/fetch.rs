@@ -14,7 +14,7 @@ pub struct FetchRequest<'a> {
     /// `int32`, versions 0-14, default -1.
     pub replica_id: i32,
     /// `ReplicaState`, versions 15+, tag 1.
-    pub replica_state: ReplicaState,
+    pub replica_state: FetchRequestReplicaState,
     /// `int32`, versions 0+.
     pub max_wait_ms: i32,
     /// `int32`, versions 0+.
@@ -40,7 +40,7 @@ impl Default for FetchRequest<'_> {
         Self {
             cluster_id: None,
             replica_id: -1,
-            replica_state: ReplicaState::default(),
+            replica_state: FetchRequestReplicaState::default(),
             max_wait_ms: 0,
             min_bytes: 0,
             max_bytes: i32::MAX,
@@ -86,12 +86,14 @@ impl<'a> Message<'a> for FetchRequest<'a> {
         };
         let rack_id = if version >= 11 { d.string(flexible, "FetchRequest.rack_id")? } else { "" };
         let mut cluster_id = None;
-        let mut replica_state = ReplicaState::default();
+        let mut replica_state = FetchRequestReplicaState::default();
         if flexible {
             d.tagged_fields("FetchRequest", |tag, d| {
                 match tag {
                     0 => cluster_id = d.nullable_string(true, true, "FetchRequest.cluster_id")?,
-                    1 if version >= 15 => replica_state = ReplicaState::decode(version, d)?,
+                    1 if version >= 15 => {
+                        replica_state = FetchRequestReplicaState::decode(version, d)?
+                    }
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -151,7 +153,7 @@ impl<'a> Message<'a> for FetchRequest<'a> {
         if version >= 11 {
             e.string(flexible, self.rack_id, "FetchRequest.rack_id")?;
         }
-        if version < 15 && self.replica_state != ReplicaState::default() {
+        if version < 15 && self.replica_state != FetchRequestReplicaState::default() {
             return Err(EncodeError::FieldNotInVersion {
                 field: "FetchRequest.replica_state",
                 version,
@@ -159,7 +161,8 @@ impl<'a> Message<'a> for FetchRequest<'a> {
         }
         if flexible {
             let has_cluster_id = self.cluster_id.is_some();
-            let has_replica_state = version >= 15 && self.replica_state != ReplicaState::default();
+            let has_replica_state =
+                version >= 15 && self.replica_state != FetchRequestReplicaState::default();
             e.uvarint(u32::from(has_cluster_id) + u32::from(has_replica_state));
             if has_cluster_id {
                 e.tagged_field(0, "FetchRequest.cluster_id", |e| {
@@ -182,24 +185,24 @@ impl<'a> Request<'a> for FetchRequest<'a> {
 
 /// Inside [`FetchRequest`], versions 15-18.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ReplicaState {
+pub struct FetchRequestReplicaState {
     /// `int32`, versions 15+, default -1.
     pub replica_id: i32,
     /// `int64`, versions 15+, default -1.
     pub replica_epoch: i64,
 }
 
-impl Default for ReplicaState {
+impl Default for FetchRequestReplicaState {
     fn default() -> Self {
         Self { replica_id: -1, replica_epoch: -1 }
     }
 }
 
-impl ReplicaState {
+impl FetchRequestReplicaState {
     pub(crate) fn decode(_version: i16, d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
-        let replica_id = d.i32("ReplicaState.replica_id")?;
-        let replica_epoch = d.i64("ReplicaState.replica_epoch")?;
-        d.tagged_fields("ReplicaState", |_, _| Ok(false))?;
+        let replica_id = d.i32("FetchRequestReplicaState.replica_id")?;
+        let replica_epoch = d.i64("FetchRequestReplicaState.replica_epoch")?;
+        d.tagged_fields("FetchRequestReplicaState", |_, _| Ok(false))?;
         Ok(Self { replica_id, replica_epoch })
     }
 
@@ -539,7 +542,7 @@ pub struct FetchableTopicResponse<'a> {
     /// `uuid`, versions 13+.
     pub topic_id: Uuid,
     /// `[]PartitionData`, versions 0+.
-    pub partitions: Vec<PartitionData<'a>>,
+    pub partitions: Vec<FetchResponsePartitionData<'a>>,
 }
 
 impl<'a> FetchableTopicResponse<'a> {
@@ -560,9 +563,9 @@ impl<'a> FetchableTopicResponse<'a> {
             if version >= 13 { d.uuid("FetchableTopicResponse.topic_id")? } else { Uuid::ZERO };
         let partitions = d.array(
             flexible,
-            PartitionData::size_min(version),
+            FetchResponsePartitionData::size_min(version),
             "FetchableTopicResponse.partitions",
-            |d| PartitionData::decode(version, d),
+            |d| FetchResponsePartitionData::decode(version, d),
         )?;
         if flexible {
             d.tagged_fields("FetchableTopicResponse", |_, _| Ok(false))?;
@@ -590,7 +593,7 @@ impl<'a> FetchableTopicResponse<'a> {
 
 /// Inside [`FetchResponse`], versions 4-18.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PartitionData<'a> {
+pub struct FetchResponsePartitionData<'a> {
     /// `int32`, versions 0+.
     pub partition_index: i32,
     /// `int16`, versions 0+.
@@ -615,7 +618,7 @@ pub struct PartitionData<'a> {
     pub records: Option<Blob<'a>>,
 }
 
-impl Default for PartitionData<'_> {
+impl Default for FetchResponsePartitionData<'_> {
     fn default() -> Self {
         Self {
             partition_index: 0,
@@ -633,7 +636,7 @@ impl Default for PartitionData<'_> {
     }
 }
 
-impl<'a> PartitionData<'a> {
+impl<'a> FetchResponsePartitionData<'a> {
     /// Fewest bytes it takes on the wire.
     pub(crate) const fn size_min(version: i16) -> usize {
         match version {
@@ -646,27 +649,30 @@ impl<'a> PartitionData<'a> {
 
     pub(crate) fn decode(version: i16, d: &mut Decoder<'a>) -> Result<Self, DecodeError> {
         let flexible = version >= 12;
-        let partition_index = d.i32("PartitionData.partition_index")?;
-        let error_code = d.i16("PartitionData.error_code")?;
-        let high_watermark = d.i64("PartitionData.high_watermark")?;
-        let last_stable_offset = d.i64("PartitionData.last_stable_offset")?;
+        let partition_index = d.i32("FetchResponsePartitionData.partition_index")?;
+        let error_code = d.i16("FetchResponsePartitionData.error_code")?;
+        let high_watermark = d.i64("FetchResponsePartitionData.high_watermark")?;
+        let last_stable_offset = d.i64("FetchResponsePartitionData.last_stable_offset")?;
         let log_start_offset =
-            if version >= 5 { d.i64("PartitionData.log_start_offset")? } else { -1 };
+            if version >= 5 { d.i64("FetchResponsePartitionData.log_start_offset")? } else { -1 };
         let aborted_transactions = d.nullable_array(
             flexible,
             true,
             AbortedTransaction::size_min(version),
-            "PartitionData.aborted_transactions",
+            "FetchResponsePartitionData.aborted_transactions",
             |d| AbortedTransaction::decode(version, d),
         )?;
-        let preferred_read_replica =
-            if version >= 11 { d.i32("PartitionData.preferred_read_replica")? } else { -1 };
-        let records = d.nullable_records(flexible, true, "PartitionData.records")?;
+        let preferred_read_replica = if version >= 11 {
+            d.i32("FetchResponsePartitionData.preferred_read_replica")?
+        } else {
+            -1
+        };
+        let records = d.nullable_records(flexible, true, "FetchResponsePartitionData.records")?;
         let mut diverging_epoch = FetchResponseEpochEndOffset::default();
         let mut current_leader = FetchResponseLeaderIdAndEpoch::default();
         let mut snapshot_id = SnapshotId::default();
         if flexible {
-            d.tagged_fields("PartitionData", |tag, d| {
+            d.tagged_fields("FetchResponsePartitionData", |tag, d| {
                 match tag {
                     0 => diverging_epoch = FetchResponseEpochEndOffset::decode(version, d)?,
                     1 => current_leader = FetchResponseLeaderIdAndEpoch::decode(version, d)?,
@@ -704,33 +710,33 @@ impl<'a> PartitionData<'a> {
             flexible,
             true,
             self.aborted_transactions.as_deref(),
-            "PartitionData.aborted_transactions",
+            "FetchResponsePartitionData.aborted_transactions",
             |e, x| x.encode(version, e),
         )?;
         if version >= 11 {
             e.i32(self.preferred_read_replica);
         } else if self.preferred_read_replica != -1 {
             return Err(EncodeError::FieldNotInVersion {
-                field: "PartitionData.preferred_read_replica",
+                field: "FetchResponsePartitionData.preferred_read_replica",
                 version,
             });
         }
-        e.nullable_records(flexible, true, self.records, "PartitionData.records")?;
+        e.nullable_records(flexible, true, self.records, "FetchResponsePartitionData.records")?;
         if version < 12 && self.diverging_epoch != FetchResponseEpochEndOffset::default() {
             return Err(EncodeError::FieldNotInVersion {
-                field: "PartitionData.diverging_epoch",
+                field: "FetchResponsePartitionData.diverging_epoch",
                 version,
             });
         }
         if version < 12 && self.current_leader != FetchResponseLeaderIdAndEpoch::default() {
             return Err(EncodeError::FieldNotInVersion {
-                field: "PartitionData.current_leader",
+                field: "FetchResponsePartitionData.current_leader",
                 version,
             });
         }
         if version < 12 && self.snapshot_id != SnapshotId::default() {
             return Err(EncodeError::FieldNotInVersion {
-                field: "PartitionData.snapshot_id",
+                field: "FetchResponsePartitionData.snapshot_id",
                 version,
             });
         }
@@ -746,17 +752,17 @@ impl<'a> PartitionData<'a> {
                     + u32::from(has_snapshot_id),
             );
             if has_diverging_epoch {
-                e.tagged_field(0, "PartitionData.diverging_epoch", |e| {
+                e.tagged_field(0, "FetchResponsePartitionData.diverging_epoch", |e| {
                     self.diverging_epoch.encode(version, e)
                 })?;
             }
             if has_current_leader {
-                e.tagged_field(1, "PartitionData.current_leader", |e| {
+                e.tagged_field(1, "FetchResponsePartitionData.current_leader", |e| {
                     self.current_leader.encode(version, e)
                 })?;
             }
             if has_snapshot_id {
-                e.tagged_field(2, "PartitionData.snapshot_id", |e| {
+                e.tagged_field(2, "FetchResponsePartitionData.snapshot_id", |e| {
                     self.snapshot_id.encode(version, e)
                 })?;
             }

@@ -26,10 +26,10 @@ fn a_field_that_matters_is_refused_where_the_version_lacks_it() {
 #[test]
 fn a_tagged_field_that_matters_is_refused_where_the_version_lacks_it() {
     let diverging_epoch = FetchResponseEpochEndOffset { epoch: 3, end_offset: 100 };
-    let partition = PartitionData { diverging_epoch, ..Default::default() };
+    let partition = FetchResponsePartitionData { diverging_epoch, ..Default::default() };
     let topic = FetchableTopicResponse { partitions: vec![partition], ..Default::default() };
     let response = FetchResponse { responses: vec![topic], ..Default::default() };
-    let field = "PartitionData.diverging_epoch";
+    let field = "FetchResponsePartitionData.diverging_epoch";
     assert_eq!(encode(&response, 11), Err(EncodeError::FieldNotInVersion { field, version: 11 }));
     assert!(encode(&response, 12).is_ok());
 }
@@ -59,7 +59,7 @@ fn defaults_are_those_of_the_schema() {
     assert!(MetadataRequest::default().allow_auto_topic_creation);
     assert_eq!(MetadataRequest::default().topics, Some(Vec::new()));
     assert_eq!(OffsetFetchRequest::default().groups, Vec::new());
-    assert_eq!(PartitionData::default().records, None);
+    assert_eq!(FetchResponsePartitionData::default().records, None);
     assert_eq!(DescribeTopicPartitionsResponse::default().next_cursor, None);
 }
 
@@ -91,10 +91,15 @@ fn versions_are_those_of_kafka_4_4() {
         (ApiKey::DescribeLogDirs, (1, 5), Some(2)),
         (ApiKey::CreatePartitions, (0, 3), Some(2)),
         (ApiKey::DeleteGroups, (0, 3), Some(2)),
+        (ApiKey::ElectLeaders, (0, 2), Some(2)),
         (ApiKey::IncrementalAlterConfigs, (0, 1), Some(1)),
+        (ApiKey::AlterPartitionReassignments, (0, 1), Some(0)),
+        (ApiKey::ListPartitionReassignments, (0, 0), Some(0)),
         (ApiKey::OffsetDelete, (0, 0), None),
+        (ApiKey::DescribeQuorum, (0, 2), Some(0)),
         (ApiKey::DescribeCluster, (0, 2), Some(0)),
         (ApiKey::DescribeProducers, (0, 0), Some(0)),
+        (ApiKey::UnregisterBroker, (0, 0), Some(0)),
         (ApiKey::DescribeTopicPartitions, (0, 0), Some(0)),
     ];
     assert_eq!(expected.map(|(key, ..)| key), ApiKey::ALL);

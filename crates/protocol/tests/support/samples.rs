@@ -59,6 +59,71 @@ impl Sample for AlterConfigsResponseAlterConfigsResourceResponse<'static> {
     }
 }
 
+impl Sample for AlterPartitionReassignmentsRequest<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.timeout_ms = chance.i64() as i32;
+        if version == 1 {
+            it.allow_replication_factor_change = chance.bool();
+        }
+        it.topics = chance.array(|chance| ReassignableTopic::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for ReassignableTopic<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.name = chance.string();
+        it.partitions = chance.array(|chance| ReassignablePartition::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for ReassignablePartition {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.partition_index = chance.i64() as i32;
+        it.replicas =
+            if chance.is_null() { None } else { Some(chance.array(|chance| chance.i64() as i32)) };
+        it
+    }
+}
+
+impl Sample for AlterPartitionReassignmentsResponse<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.throttle_time_ms = chance.i64() as i32;
+        if version == 1 {
+            it.allow_replication_factor_change = chance.bool();
+        }
+        it.error_code = chance.i64() as i16;
+        it.error_message = if chance.is_null() { None } else { Some(chance.string()) };
+        it.responses = chance.array(|chance| ReassignableTopicResponse::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for ReassignableTopicResponse<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.name = chance.string();
+        it.partitions =
+            chance.array(|chance| ReassignablePartitionResponse::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for ReassignablePartitionResponse<'static> {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.partition_index = chance.i64() as i32;
+        it.error_code = chance.i64() as i16;
+        it.error_message = if chance.is_null() { None } else { Some(chance.string()) };
+        it
+    }
+}
+
 impl Sample for ApiVersionsRequest<'static> {
     fn sample(chance: &mut Chance, version: i16) -> Self {
         let mut it = Self::default();
@@ -845,6 +910,113 @@ impl Sample for ProducerState {
     }
 }
 
+impl Sample for DescribeQuorumRequest<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.topics = chance.array(|chance| DescribeQuorumRequestTopicData::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for DescribeQuorumRequestTopicData<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.topic_name = chance.string();
+        it.partitions =
+            chance.array(|chance| DescribeQuorumRequestPartitionData::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for DescribeQuorumRequestPartitionData {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.partition_index = chance.i64() as i32;
+        it
+    }
+}
+
+impl Sample for DescribeQuorumResponse<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.error_code = chance.i64() as i16;
+        if version == 2 {
+            it.error_message = if chance.is_null() { None } else { Some(chance.string()) };
+        }
+        it.topics = chance.array(|chance| DescribeQuorumResponseTopicData::sample(chance, version));
+        if version == 2 {
+            it.nodes = chance.array(|chance| Node::sample(chance, version));
+        }
+        it
+    }
+}
+
+impl Sample for DescribeQuorumResponseTopicData<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.topic_name = chance.string();
+        it.partitions =
+            chance.array(|chance| DescribeQuorumResponsePartitionData::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for DescribeQuorumResponsePartitionData<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.partition_index = chance.i64() as i32;
+        it.error_code = chance.i64() as i16;
+        if version == 2 {
+            it.error_message = if chance.is_null() { None } else { Some(chance.string()) };
+        }
+        it.leader_id = chance.i64() as i32;
+        it.leader_epoch = chance.i64() as i32;
+        it.high_watermark = chance.i64();
+        it.current_voters =
+            chance.array(|chance| DescribeQuorumResponseReplicaState::sample(chance, version));
+        it.observers =
+            chance.array(|chance| DescribeQuorumResponseReplicaState::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for DescribeQuorumResponseReplicaState {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.replica_id = chance.i64() as i32;
+        if version == 2 {
+            it.replica_directory_id = chance.uuid();
+        }
+        it.log_end_offset = chance.i64();
+        if version >= 1 {
+            it.last_fetch_timestamp = chance.i64();
+        }
+        if version >= 1 {
+            it.last_caught_up_timestamp = chance.i64();
+        }
+        it
+    }
+}
+
+impl Sample for Node<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.node_id = chance.i64() as i32;
+        it.listeners = chance.array(|chance| Listener::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for Listener<'static> {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.name = chance.string();
+        it.host = chance.string();
+        it.port = chance.i64() as u16;
+        it
+    }
+}
+
 impl Sample for DescribeTopicPartitionsRequest<'static> {
     fn sample(chance: &mut Chance, version: i16) -> Self {
         let mut it = Self::default();
@@ -933,6 +1105,63 @@ impl Sample for DescribeTopicPartitionsResponseCursor<'static> {
     }
 }
 
+impl Sample for ElectLeadersRequest<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        if version >= 1 {
+            it.election_type = chance.i64() as i8;
+        }
+        it.topic_partitions = if chance.is_null() {
+            None
+        } else {
+            Some(chance.array(|chance| TopicPartitions::sample(chance, version)))
+        };
+        it.timeout_ms = chance.i64() as i32;
+        it
+    }
+}
+
+impl Sample for TopicPartitions<'static> {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.topic = chance.string();
+        it.partitions = chance.array(|chance| chance.i64() as i32);
+        it
+    }
+}
+
+impl Sample for ElectLeadersResponse<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.throttle_time_ms = chance.i64() as i32;
+        if version >= 1 {
+            it.error_code = chance.i64() as i16;
+        }
+        it.replica_election_results =
+            chance.array(|chance| ReplicaElectionResult::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for ReplicaElectionResult<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.topic = chance.string();
+        it.partition_result = chance.array(|chance| PartitionResult::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for PartitionResult<'static> {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.partition_id = chance.i64() as i32;
+        it.error_code = chance.i64() as i16;
+        it.error_message = if chance.is_null() { None } else { Some(chance.string()) };
+        it
+    }
+}
+
 impl Sample for FetchRequest<'static> {
     fn sample(chance: &mut Chance, version: i16) -> Self {
         let mut it = Self::default();
@@ -943,7 +1172,7 @@ impl Sample for FetchRequest<'static> {
             it.replica_id = chance.i64() as i32;
         }
         if version >= 15 {
-            it.replica_state = ReplicaState::sample(chance, version);
+            it.replica_state = FetchRequestReplicaState::sample(chance, version);
         }
         it.max_wait_ms = chance.i64() as i32;
         it.min_bytes = chance.i64() as i32;
@@ -967,7 +1196,7 @@ impl Sample for FetchRequest<'static> {
     }
 }
 
-impl Sample for ReplicaState {
+impl Sample for FetchRequestReplicaState {
     fn sample(chance: &mut Chance, _version: i16) -> Self {
         let mut it = Self::default();
         it.replica_id = chance.i64() as i32;
@@ -1057,12 +1286,12 @@ impl Sample for FetchableTopicResponse<'static> {
         if version >= 13 {
             it.topic_id = chance.uuid();
         }
-        it.partitions = chance.array(|chance| PartitionData::sample(chance, version));
+        it.partitions = chance.array(|chance| FetchResponsePartitionData::sample(chance, version));
         it
     }
 }
 
-impl Sample for PartitionData<'static> {
+impl Sample for FetchResponsePartitionData<'static> {
     fn sample(chance: &mut Chance, version: i16) -> Self {
         let mut it = Self::default();
         it.partition_index = chance.i64() as i32;
@@ -1543,6 +1772,60 @@ impl Sample for ListOffsetsPartitionResponse {
         if version >= 4 {
             it.leader_epoch = chance.i64() as i32;
         }
+        it
+    }
+}
+
+impl Sample for ListPartitionReassignmentsRequest<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.timeout_ms = chance.i64() as i32;
+        it.topics = if chance.is_null() {
+            None
+        } else {
+            Some(chance.array(|chance| ListPartitionReassignmentsTopics::sample(chance, version)))
+        };
+        it
+    }
+}
+
+impl Sample for ListPartitionReassignmentsTopics<'static> {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.name = chance.string();
+        it.partition_indexes = chance.array(|chance| chance.i64() as i32);
+        it
+    }
+}
+
+impl Sample for ListPartitionReassignmentsResponse<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.throttle_time_ms = chance.i64() as i32;
+        it.error_code = chance.i64() as i16;
+        it.error_message = if chance.is_null() { None } else { Some(chance.string()) };
+        it.topics = chance.array(|chance| OngoingTopicReassignment::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for OngoingTopicReassignment<'static> {
+    fn sample(chance: &mut Chance, version: i16) -> Self {
+        let mut it = Self::default();
+        it.name = chance.string();
+        it.partitions =
+            chance.array(|chance| OngoingPartitionReassignment::sample(chance, version));
+        it
+    }
+}
+
+impl Sample for OngoingPartitionReassignment {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.partition_index = chance.i64() as i32;
+        it.replicas = chance.array(|chance| chance.i64() as i32);
+        it.adding_replicas = chance.array(|chance| chance.i64() as i32);
+        it.removing_replicas = chance.array(|chance| chance.i64() as i32);
         it
     }
 }
@@ -2156,12 +2439,32 @@ impl Sample for SyncGroupResponse<'static> {
     }
 }
 
+impl Sample for UnregisterBrokerRequest {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.broker_id = chance.i64() as i32;
+        it
+    }
+}
+
+impl Sample for UnregisterBrokerResponse<'static> {
+    fn sample(chance: &mut Chance, _version: i16) -> Self {
+        let mut it = Self::default();
+        it.throttle_time_ms = chance.i64() as i32;
+        it.error_code = chance.i64() as i16;
+        it.error_message = if chance.is_null() { None } else { Some(chance.string()) };
+        it
+    }
+}
+
 /// Calls the macro with the names of all messages.
 #[allow(unused_macros)]
 macro_rules! every_message {
     ($call:ident) => {
         $call! { AlterConfigsRequest
         AlterConfigsResponse
+        AlterPartitionReassignmentsRequest
+        AlterPartitionReassignmentsResponse
         ApiVersionsRequest
         ApiVersionsResponse
         OffsetCommitKey
@@ -2190,8 +2493,12 @@ macro_rules! every_message {
         DescribeLogDirsResponse
         DescribeProducersRequest
         DescribeProducersResponse
+        DescribeQuorumRequest
+        DescribeQuorumResponse
         DescribeTopicPartitionsRequest
         DescribeTopicPartitionsResponse
+        ElectLeadersRequest
+        ElectLeadersResponse
         FetchRequest
         FetchResponse
         FindCoordinatorRequest
@@ -2212,6 +2519,8 @@ macro_rules! every_message {
         ListGroupsResponse
         ListOffsetsRequest
         ListOffsetsResponse
+        ListPartitionReassignmentsRequest
+        ListPartitionReassignmentsResponse
         MetadataRequest
         MetadataResponse
         OffsetCommitRequest
@@ -2225,7 +2534,9 @@ macro_rules! every_message {
         ProduceRequest
         ProduceResponse
         SyncGroupRequest
-        SyncGroupResponse }
+        SyncGroupResponse
+        UnregisterBrokerRequest
+        UnregisterBrokerResponse }
     };
 }
 #[allow(unused_imports)]
@@ -2237,6 +2548,8 @@ macro_rules! every_api_message {
     ($call:ident) => {
         $call! { AlterConfigsRequest
         AlterConfigsResponse
+        AlterPartitionReassignmentsRequest
+        AlterPartitionReassignmentsResponse
         ApiVersionsRequest
         ApiVersionsResponse
         CreatePartitionsRequest
@@ -2259,8 +2572,12 @@ macro_rules! every_api_message {
         DescribeLogDirsResponse
         DescribeProducersRequest
         DescribeProducersResponse
+        DescribeQuorumRequest
+        DescribeQuorumResponse
         DescribeTopicPartitionsRequest
         DescribeTopicPartitionsResponse
+        ElectLeadersRequest
+        ElectLeadersResponse
         FetchRequest
         FetchResponse
         FindCoordinatorRequest
@@ -2279,6 +2596,8 @@ macro_rules! every_api_message {
         ListGroupsResponse
         ListOffsetsRequest
         ListOffsetsResponse
+        ListPartitionReassignmentsRequest
+        ListPartitionReassignmentsResponse
         MetadataRequest
         MetadataResponse
         OffsetCommitRequest
@@ -2292,7 +2611,9 @@ macro_rules! every_api_message {
         ProduceRequest
         ProduceResponse
         SyncGroupRequest
-        SyncGroupResponse }
+        SyncGroupResponse
+        UnregisterBrokerRequest
+        UnregisterBrokerResponse }
     };
 }
 #[allow(unused_imports)]
@@ -2312,6 +2633,10 @@ pub(crate) fn elements() -> Vec<(&'static str, usize, usize)> {
             size_of::<AlterConfigsResponseAlterConfigsResourceResponse>(),
             6,
         ),
+        ("ReassignableTopic", size_of::<ReassignableTopic>(), 3),
+        ("ReassignablePartition", size_of::<ReassignablePartition>(), 6),
+        ("ReassignableTopicResponse", size_of::<ReassignableTopicResponse>(), 3),
+        ("ReassignablePartitionResponse", size_of::<ReassignablePartitionResponse>(), 8),
         ("ApiVersion", size_of::<ApiVersion>(), 6),
         ("SupportedFeatureKey", size_of::<SupportedFeatureKey>(), 6),
         ("FinalizedFeatureKey", size_of::<FinalizedFeatureKey>(), 6),
@@ -2361,6 +2686,17 @@ pub(crate) fn elements() -> Vec<(&'static str, usize, usize)> {
         ("TopicResponse", size_of::<TopicResponse>(), 3),
         ("PartitionResponse", size_of::<PartitionResponse>(), 9),
         ("ProducerState", size_of::<ProducerState>(), 37),
+        ("DescribeQuorumRequestTopicData", size_of::<DescribeQuorumRequestTopicData>(), 3),
+        ("DescribeQuorumRequestPartitionData", size_of::<DescribeQuorumRequestPartitionData>(), 5),
+        ("DescribeQuorumResponseTopicData", size_of::<DescribeQuorumResponseTopicData>(), 3),
+        (
+            "DescribeQuorumResponsePartitionData",
+            size_of::<DescribeQuorumResponsePartitionData>(),
+            25,
+        ),
+        ("DescribeQuorumResponseReplicaState", size_of::<DescribeQuorumResponseReplicaState>(), 13),
+        ("Node", size_of::<Node>(), 6),
+        ("Listener", size_of::<Listener>(), 5),
         (
             "DescribeTopicPartitionsRequestTopicRequest",
             size_of::<DescribeTopicPartitionsRequestTopicRequest>(),
@@ -2376,11 +2712,14 @@ pub(crate) fn elements() -> Vec<(&'static str, usize, usize)> {
             size_of::<DescribeTopicPartitionsResponsePartition>(),
             20,
         ),
+        ("TopicPartitions", size_of::<TopicPartitions>(), 3),
+        ("ReplicaElectionResult", size_of::<ReplicaElectionResult>(), 3),
+        ("PartitionResult", size_of::<PartitionResult>(), 8),
         ("FetchTopic", size_of::<FetchTopic>(), 3),
         ("FetchPartition", size_of::<FetchPartition>(), 16),
         ("ForgottenTopic", size_of::<ForgottenTopic>(), 3),
         ("FetchableTopicResponse", size_of::<FetchableTopicResponse>(), 3),
-        ("PartitionData", size_of::<PartitionData>(), 30),
+        ("FetchResponsePartitionData", size_of::<FetchResponsePartitionData>(), 30),
         ("AbortedTransaction", size_of::<AbortedTransaction>(), 16),
         ("FetchResponseNodeEndpoint", size_of::<FetchResponseNodeEndpoint>(), 11),
         ("Coordinator", size_of::<Coordinator>(), 14),
@@ -2408,6 +2747,9 @@ pub(crate) fn elements() -> Vec<(&'static str, usize, usize)> {
         ("ListOffsetsPartition", size_of::<ListOffsetsPartition>(), 12),
         ("ListOffsetsTopicResponse", size_of::<ListOffsetsTopicResponse>(), 3),
         ("ListOffsetsPartitionResponse", size_of::<ListOffsetsPartitionResponse>(), 22),
+        ("ListPartitionReassignmentsTopics", size_of::<ListPartitionReassignmentsTopics>(), 3),
+        ("OngoingTopicReassignment", size_of::<OngoingTopicReassignment>(), 3),
+        ("OngoingPartitionReassignment", size_of::<OngoingPartitionReassignment>(), 8),
         ("MetadataRequestTopic", size_of::<MetadataRequestTopic>(), 2),
         ("MetadataResponseBroker", size_of::<MetadataResponseBroker>(), 10),
         ("MetadataResponseTopic", size_of::<MetadataResponseTopic>(), 8),

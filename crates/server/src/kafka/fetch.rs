@@ -17,7 +17,7 @@ use towpath_driver::{Condition, FetchRefusal, Position, ReadLimits, Reader};
 use towpath_model::{BrokerId, LeaderEpoch, Offset, PartitionIndex, Token, TopicPartition};
 use towpath_protocol::messages::{
     FetchPartition, FetchRequest, FetchResponse, FetchResponseLeaderIdAndEpoch,
-    FetchResponseNodeEndpoint, FetchableTopicResponse, PartitionData,
+    FetchResponseNodeEndpoint, FetchResponsePartitionData, FetchableTopicResponse,
 };
 use towpath_protocol::{Blob, ErrorCode};
 
@@ -333,7 +333,7 @@ fn answer(
     });
     let mut hints = LeaderHints::new(node, &incoming.peer);
     let mut regions = Vec::new();
-    let mut listed: Vec<(TopicKey, Vec<PartitionData<'_>>)> = Vec::new();
+    let mut listed: Vec<(TopicKey, Vec<FetchResponsePartitionData<'_>>)> = Vec::new();
     let mut places: HashMap<TopicKey, usize> = HashMap::new();
     let mut fetched = 0u64;
     for (at, one) in found.into_iter().enumerate() {
@@ -354,7 +354,7 @@ fn answer(
             fetched += len as u64;
             Blob::Region { index, len: u32::try_from(len).expect("an answer is below 2 GiB") }
         });
-        let data = PartitionData {
+        let data = FetchResponsePartitionData {
             partition_index: one.partition,
             error_code: told.error,
             high_watermark: told.high_watermark,

@@ -22,6 +22,7 @@ use crate::node::Node;
 use crate::outgoing::{Outgoing, Region};
 
 mod alter_configs;
+mod alter_partition_reassignments;
 mod api_versions;
 mod brokers;
 mod create_partitions;
@@ -34,7 +35,9 @@ mod describe_configs;
 mod describe_groups;
 mod describe_log_dirs;
 mod describe_producers;
+mod describe_quorum;
 mod describe_topic_partitions;
+mod elect_leaders;
 mod errors;
 mod fetch;
 mod fetch_sessions;
@@ -46,13 +49,16 @@ mod join_group;
 mod leave_group;
 mod list_groups;
 mod list_offsets;
+mod list_partition_reassignments;
 mod metadata;
 mod offset_commit;
 mod offset_delete;
 mod offset_fetch;
 mod offset_for_leader_epoch;
+mod outcomes;
 mod produce;
 mod sync_group;
+mod unregister_broker;
 
 pub(crate) use fetch_sessions::FetchSessions;
 
@@ -308,8 +314,17 @@ async fn dispatch(node: Arc<Node>, incoming: Incoming) -> Handled {
         ApiKey::IncrementalAlterConfigs => {
             incremental_alter_configs::handle(&node, &incoming).await
         }
+        ApiKey::ElectLeaders => elect_leaders::handle(&node, &incoming).await,
+        ApiKey::AlterPartitionReassignments => {
+            alter_partition_reassignments::handle(&node, &incoming).await
+        }
+        ApiKey::ListPartitionReassignments => {
+            list_partition_reassignments::handle(&node, &incoming)
+        }
         ApiKey::OffsetDelete => offset_delete::handle(&node, &incoming).await,
+        ApiKey::DescribeQuorum => describe_quorum::handle(&node, &incoming).await,
         ApiKey::DescribeCluster => describe_cluster::handle(&node, &incoming),
+        ApiKey::UnregisterBroker => unregister_broker::handle(&node, &incoming).await,
         ApiKey::DescribeProducers => describe_producers::handle(&node, &incoming),
         ApiKey::DescribeTopicPartitions => describe_topic_partitions::handle(&node, &incoming),
     }

@@ -341,4 +341,31 @@ fn cluster(check: &mut Check<'_>) {
         ..Default::default()
     });
     check.every(|_| DescribeLogDirsRequest { topics: None });
+    check.every(|_| ElectLeadersRequest {
+        topic_partitions: Some(
+            ["absent", "topic"]
+                .map(|topic| TopicPartitions { topic, partitions: vec![0, 99] })
+                .to_vec(),
+        ),
+        ..Default::default()
+    });
+    check.every(|_| AlterPartitionReassignmentsRequest {
+        topics: ["absent", "topic"]
+            .map(|name| ReassignableTopic {
+                name,
+                partitions: [None, Some(vec![1]), Some(vec![7])]
+                    .map(|replicas| ReassignablePartition { partition_index: 0, replicas })
+                    .to_vec(),
+            })
+            .to_vec(),
+        ..Default::default()
+    });
+    check.every(|_| ListPartitionReassignmentsRequest::default());
+    check.every(|_| DescribeQuorumRequest {
+        topics: vec![DescribeQuorumRequestTopicData {
+            topic_name: "__cluster_metadata",
+            partitions: vec![DescribeQuorumRequestPartitionData { partition_index: 0 }],
+        }],
+    });
+    check.every(|_| UnregisterBrokerRequest { broker_id: 7 });
 }

@@ -7,6 +7,7 @@
 mod broker;
 mod cluster;
 mod clustered;
+mod clustered_admin;
 mod configs;
 mod connections;
 mod disks;

@@ -227,7 +227,7 @@ pub(crate) fn fetch_request(
     }
 }
 
-pub(crate) fn fetched(partition: &PartitionData<'_>) -> Fetched {
+pub(crate) fn fetched(partition: &FetchResponsePartitionData<'_>) -> Fetched {
     Fetched {
         error: code(partition.error_code),
         high_watermark: partition.high_watermark,

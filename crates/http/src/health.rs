@@ -1,5 +1,7 @@
-//! Whether the process lives, and whether it should get work. Never depends on other brokers:
-//! otherwise a cluster that restarts as a whole waits for itself.
+//! Whether the process lives, and whether it should get work.
+//!
+//! Work is for brokers that the cluster counts as there. A cluster that starts as a whole needs a
+//! majority for that: whoever starts brokers must not wait for one before it starts the next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -48,6 +50,12 @@ fn is_first_directory_at_work(app: &App) -> bool {
     statuses.first().is_some_and(|first| first.failure.is_none() && first.stalled_for.is_none())
 }
 
+/// A broker that is fenced, or not registered yet, neither leads nor follows anything.
+fn is_known(app: &App) -> bool {
+    let standing = app.node.driver().standing();
+    standing.broker_epoch.is_some() && !standing.is_fenced
+}
+
 /// What is wrong with the data directories, in words.
 fn problems(app: &App) -> Vec<String> {
     let driver = app.node.driver();
@@ -79,6 +87,7 @@ pub(crate) async fn ready(State(app): State<App>, uri: Uri) -> Response {
         ("started".to_owned(), state != STARTING),
         ("not stopping".to_owned(), state != STOPPING),
         ("data directory".to_owned(), is_first_directory_at_work(&app)),
+        ("known to the cluster".to_owned(), is_known(&app)),
     ];
     // With its first data directory a broker is of use, so these only say what is wrong.
     let is_ready = checks.iter().all(|(_, holds)| *holds);

@@ -97,6 +97,9 @@ async fn later(State(progress): State<Progress>) -> ApiError {
 }
 
 fn how_far(progress: &Progress) -> String {
+    if let Some(waiting) = progress.waiting() {
+        return waiting;
+    }
     match progress.partitions() {
         (_, 0) => "reading the write-ahead file and the metadata".to_owned(),
         (opened, all) => format!("recovering, {opened} of {all} partitions are"),

@@ -11,7 +11,7 @@
 //! start: a member that has forgotten it could vote twice in one term.
 
 use std::io::IoSlice;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::directory::DataDirectory;
 use crate::disk::{Disk, DiskFile};
@@ -105,6 +105,20 @@ impl<D: Disk> QuorumFiles<D> {
             (None, 2) => Err(LogError::Unreadable { path: unreadable.swap_remove(0) }),
             _ => Ok(newest),
         }
+    }
+
+    /// Whether there are any in this data directory: it has taken part in a quorum.
+    ///
+    /// # Errors
+    /// As the disk says.
+    pub fn are_at(disk: &D, root: &Path) -> Result<bool, LogError> {
+        for name in VOTES.into_iter().chain([SNAPSHOT]) {
+            let path = root.join(name);
+            if disk.exists(&path).map_err(LogError::io("look for", &path))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Saves a vote; durable when this returns.

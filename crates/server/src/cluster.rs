@@ -13,7 +13,7 @@ use towpath_driver::NextRecords;
 use towpath_model::BrokerId;
 
 use crate::node::Node;
-use crate::peer::{Hello, PeerHandler, Records};
+use crate::peer::{Hello, PeerAddress, PeerHandler, Records};
 
 /// Peers as the transport knows them, for the node that they are peers of.
 #[derive(Default)]
@@ -26,6 +26,12 @@ impl Neighbours {
     /// What peers have said of themselves so far, and may say.
     pub(crate) fn hellos(&self) -> watch::Receiver<BTreeMap<BrokerId, Hello>> {
         self.hellos.subscribe()
+    }
+
+    /// Where peers say that they are, of those that have called or been called.
+    pub(crate) fn addresses(&self) -> BTreeMap<BrokerId, PeerAddress> {
+        let hellos = self.hellos.borrow();
+        hellos.iter().filter_map(|(id, hello)| Some((*id, hello.address.clone()?))).collect()
     }
 
     /// From now on what arrives goes to this node.
@@ -72,8 +78,13 @@ impl PeerHandler for Neighbours {
             let before = hellos.insert(peer, hello.clone());
             // Another nonce comes with every connection.
             before.is_none_or(|before| {
-                (before.directory_id, before.cluster_id, before.incarnation)
-                    != (hello.directory_id, hello.cluster_id.clone(), hello.incarnation)
+                (before.directory_id, before.cluster_id, before.incarnation, before.address)
+                    != (
+                        hello.directory_id,
+                        hello.cluster_id.clone(),
+                        hello.incarnation,
+                        hello.address.clone(),
+                    )
             })
         });
         if let Some(node) = self.node.get() {

@@ -13,15 +13,19 @@
 //! directory is a new member.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use towpath_driver::Formation;
+use towpath_log::{DataDirectory, Identity, QuorumFiles};
 use towpath_metadata::raft::MemberId;
 use towpath_model::{BrokerId, Uuid};
 
 use crate::cluster::Neighbours;
+use crate::disk::NodeDisk;
 use crate::peer::Hello;
+use crate::progress::Progress;
 
 /// How a node was told to come to its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +45,27 @@ pub struct Formed {
     pub cluster_id: String,
     /// This node's part in its quorum.
     pub formation: Formation,
+}
+
+/// What a node's first data directory says of where the node belongs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Belonging {
+    /// Whose directory it is; `None`: it is empty.
+    pub identity: Option<Identity>,
+    /// Whether it has taken part in a quorum: then it knows its cluster, and nobody has to be asked.
+    pub has_quorum: bool,
+}
+
+impl Belonging {
+    /// Reads it. Asks the disk.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, or is none of ours.
+    pub fn look(disk: &NodeDisk, first: &Path) -> Result<Belonging, towpath_log::OpenError> {
+        let identity = DataDirectory::identity_at(disk, first)?;
+        let has_quorum = identity.is_some() && QuorumFiles::are_at(disk, first)?;
+        Ok(Belonging { identity, has_quorum })
+    }
 }
 
 /// The id of the cluster that these members form.
@@ -66,16 +91,31 @@ pub async fn form(
     directory: Uuid,
     mine: Option<&str>,
 ) -> Formed {
+    form_watched(neighbours, membership, me, directory, mine, &Progress::default()).await
+}
+
+/// [`form`], which others can watch.
+pub async fn form_watched(
+    neighbours: &Neighbours,
+    membership: &Membership,
+    me: BrokerId,
+    directory: Uuid,
+    mine: Option<&str>,
+    progress: &Progress,
+) -> Formed {
     let mut hellos = neighbours.hellos();
-    let mut told = BTreeSet::new();
+    let mut told = None;
     loop {
         let decided = decide(&hellos.borrow_and_update(), membership, me, directory, mine);
         match decided {
-            Ok(formed) => return formed,
-            Err(missing) if missing != told => {
-                let brokers: Vec<String> = missing.iter().map(ToString::to_string).collect();
-                tracing::info!(brokers = brokers.join(", "), "waiting for brokers of the cluster");
-                told = missing;
+            Ok(formed) => {
+                progress.wait_for_nobody();
+                return formed;
+            }
+            Err(missing) if told.as_ref() != Some(&missing) => {
+                progress.wait_for(&missing);
+                tracing::info!("{}", progress.waiting().unwrap_or_default());
+                told = Some(missing);
             }
             Err(_) => {}
         }

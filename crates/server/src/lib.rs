@@ -3,6 +3,7 @@
 //! Touches the world and never decides: a handler decodes, asks the driver, encodes. The produce
 //! path in order: `connection.rs` → `kafka/produce.rs` → `towpath_driver`'s `produce.rs` → the log.
 
+mod address_book;
 mod clock;
 mod cluster;
 mod cold_reads;
@@ -30,6 +31,7 @@ mod topics;
 pub mod verify;
 mod waiters;
 
+pub use address_book::AddressBook;
 pub use clock::SystemClock;
 pub use cluster::Neighbours;
 pub use connection_slots::{ConnectionSlot, ConnectionSlots, NoSlot};
@@ -42,4 +44,5 @@ pub use plain_memory::PlainTurn;
 pub use progress::Progress;
 pub use publish::{Acknowledged, Appended, PublishError};
 pub use self_test::SelfTestError;
+pub use towpath_log::Identity;
 pub use waiters::{Wait, Waiters};

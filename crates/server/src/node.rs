@@ -72,6 +72,9 @@ const COMPACTION_REST_MIN: Duration = Duration::from_millis(100);
 const SCRUB_REST: u32 = 9;
 const COMPACTION_REST_MAX: Duration = Duration::from_secs(15);
 
+/// The name of the HTTP listener in a broker's registration.
+const HTTP_LISTENER: &str = "HTTP";
+
 /// Between two rounds of upkeep.
 const UPKEEP_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at how the disks do.
@@ -213,7 +216,9 @@ impl Node {
     pub(crate) fn listeners(&self) -> String {
         let kafka = self.settings.driver.addresses.iter();
         let kafka = kafka.map(|at| format!("{}://{}", at.listener, host_port(&at.host, at.port)));
-        let http = self.http_address.get().map(|address| format!("HTTP://{address}"));
+        let is_named = self.settings.driver.addresses.iter().any(|at| at.listener == HTTP_LISTENER);
+        let http = self.http_address.get().filter(|_| !is_named);
+        let http = http.map(|address| format!("{HTTP_LISTENER}://{address}"));
         kafka.chain(http).collect::<Vec<_>>().join(",")
     }
 

@@ -23,7 +23,7 @@ use towpath_model::Uuid;
 use towpath_model::properties::BrokerConfig;
 
 pub(crate) use address::HostPort;
-pub(crate) use cluster::{Cluster, Written as WrittenCluster};
+pub(crate) use cluster::{ClusterSettings, ClusterWritten, Company, SecretSource};
 pub(crate) use file::read_file;
 
 /// Where a value came from.
@@ -79,8 +79,8 @@ pub(crate) struct Written {
     pub(crate) http: Option<Given<String>>,
     pub(crate) advertise_kafka: Option<Given<String>>,
     pub(crate) insecure: Option<Given<bool>>,
-    /// Other brokers.
-    pub(crate) cluster: WrittenCluster,
+    /// What a broker among others is told.
+    pub(crate) cluster: ClusterWritten,
     /// Broker properties by name.
     pub(crate) broker: BTreeMap<String, Given<String>>,
 }
@@ -106,16 +106,6 @@ impl Written {
                 "TOWPATH_KAFKA" => written.kafka = given(value),
                 "TOWPATH_HTTP" => written.http = given(value),
                 "TOWPATH_ADVERTISE_KAFKA" => written.advertise_kafka = given(value),
-                "TOWPATH_ADVERTISE_HTTP" => written.cluster.advertise_http = given(value),
-                "TOWPATH_PEER" => written.cluster.peer = given(value),
-                "TOWPATH_ADVERTISE_PEER" => written.cluster.advertise_peer = given(value),
-                "TOWPATH_CLUSTER" => written.cluster.members = given(value),
-                "TOWPATH_JOIN" => written.cluster.join = given(value),
-                "TOWPATH_ROLE" => written.cluster.role = given(value),
-                "TOWPATH_CLUSTER_SECRET" => written.cluster.secret = given(value),
-                "TOWPATH_CLUSTER_SECRET_FILE" => {
-                    written.cluster.secret_file = Some(Given { value: value.into(), origin });
-                }
                 "TOWPATH_INSECURE" => match read_boolean(&value) {
                     Some(value) => written.insecure = Some(Given { value, origin }),
                     None => errors.push(ConfigError {
@@ -123,6 +113,7 @@ impl Written {
                         origin: Some(origin),
                     }),
                 },
+                _ if written.cluster.take_variable(&name, &value) => {}
                 _ => {
                     if let Some(property) = name.strip_prefix(PROPERTY_PREFIX) {
                         let property = property.to_lowercase().replace('_', ".");
@@ -165,6 +156,8 @@ pub(crate) struct Defaults {
     pub(crate) data: Option<&'static str>,
     /// Broker properties that are other than registered.
     pub(crate) broker: &'static [(&'static str, &'static str)],
+    /// Other brokers may come: there is a listener for them.
+    pub(crate) may_have_peers: bool,
 }
 
 /// For a laptop: topics appear when they are used, a group does not wait for more members, and no
@@ -176,32 +169,33 @@ pub(crate) const DEV: Defaults = Defaults {
         ("disk.reserve.bytes", "0"),
         ("group.initial.rebalance.delay.ms", "0"),
     ],
+    may_have_peers: false,
 };
 
 /// For production: a typing error in a topic's name does not become a topic.
-pub(crate) const SERVE: Defaults =
-    Defaults { data: None, broker: &[("auto.create.topics.enable", "false")] };
+pub(crate) const SERVE: Defaults = Defaults {
+    data: None,
+    broker: &[("auto.create.topics.enable", "false")],
+    may_have_peers: true,
+};
 
 /// Where listeners are when nobody says otherwise.
 const KAFKA_PORT: u16 = 9092;
 const HTTP_PORT: u16 = 8080;
-const PEER_PORT: u16 = 9094;
 
 /// What the server is started with: checked, and complete.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// None: a directory that is removed at the end.
     pub(crate) data: Vec<PathBuf>,
     pub(crate) kafka: SocketAddr,
     pub(crate) http: SocketAddr,
     pub(crate) advertised: Option<HostPort>,
-    /// Where other brokers and HTTP clients are told to connect.
-    pub(crate) advertised_http: Option<HostPort>,
-    /// `None`: a broker by itself.
-    pub(crate) cluster: Option<Cluster>,
     /// Broker properties that are other than registered, by name.
     pub(crate) statics: BTreeMap<String, String>,
     pub(crate) broker: BrokerConfig,
+    /// What it is among others; `None`: there are none, and none can come.
+    pub(crate) cluster: Option<ClusterSettings>,
     /// Data directories that are given up.
     pub(crate) forgotten_directories: Vec<Uuid>,
 }
@@ -222,11 +216,8 @@ impl Settings {
         };
         let kafka = note(address::read(written.kafka.as_ref()));
         let http = note(address::read(written.http.as_ref()));
-        let advertised = note(address::read(written.advertise_kafka.as_ref()));
-        let advertised_http = note(address::read(written.cluster.advertise_http.as_ref()));
-        let peer = note(address::read(written.cluster.peer.as_ref()));
-        let named = [&kafka, &http, &peer];
-        let any_port = named.iter().any(|a| a.as_ref().is_some_and(|a| a.port == 0));
+        let mut advertised = note(address::read(written.advertise_kafka.as_ref()));
+        let any_port = [&kafka, &http].iter().any(|a| a.as_ref().is_some_and(|a| a.port == 0));
         let is_insecure = written.insecure.as_ref().is_some_and(|insecure| insecure.value);
         let mut bind = |named: Option<HostPort>, given: Option<&Given<String>>, port: u16| {
             let unnamed = || HostPort::loopback(if any_port { 0 } else { port });
@@ -247,15 +238,10 @@ impl Settings {
         };
         let kafka = bind(kafka, written.kafka.as_ref(), KAFKA_PORT);
         let http = bind(http, written.http.as_ref(), HTTP_PORT);
-        for (advertised, given) in [
-            (&advertised, &written.advertise_kafka),
-            (&advertised_http, &written.cluster.advertise_http),
-        ] {
-            if advertised.as_ref().is_some_and(|address| address.port == 0) {
-                let origin = given.as_ref().map(|given| given.origin.clone());
-                let message = "port 0 cannot be advertised: clients have to connect to it";
-                errors.push(ConfigError { origin, message: message.to_owned() });
-            }
+        if advertised.as_ref().is_some_and(|address| address.port == 0) {
+            let origin = written.advertise_kafka.as_ref().map(|given| given.origin.clone());
+            let message = "port 0 cannot be advertised: clients have to connect to it".to_owned();
+            errors.push(ConfigError { origin, message });
         }
 
         let data = match (&written.data, defaults.data) {
@@ -270,24 +256,16 @@ impl Settings {
             }
         };
         let broker = check_broker(&written.broker, defaults, &mut errors);
-        let me = broker.as_ref().map(|(_, broker)| broker.node_id);
-        let cluster = match me {
-            Some(me) => Cluster::check(&written.cluster, peer, me, any_port, &mut errors),
-            None => None,
-        };
-        if cluster.is_some() {
-            let listeners = [
-                (kafka, &advertised, "--kafka", "--advertise-kafka"),
-                (http, &advertised_http, "--http", "--advertise-http"),
-            ];
-            for (address, advertised, flag, advertise) in listeners {
-                if address.ip().is_unspecified() && advertised.is_none() {
-                    let message = format!(
-                        "{flag} {address} is every address of this machine, and other brokers have \
-                         to tell clients one of them: name it with {advertise} HOST:PORT"
-                    );
-                    errors.push(ConfigError { origin: None, message });
-                }
+        let mut cluster = None;
+        if let Some((_, broker)) = &broker
+            && defaults.may_have_peers
+        {
+            let listeners = cluster::Listeners { kafka, http, any_port };
+            cluster = written.cluster.check(broker.node_id, listeners, &mut errors);
+            if let Some(cluster) = &cluster
+                && advertised.is_none()
+            {
+                advertised = cluster.kafka.clone();
             }
         }
         match broker {
@@ -298,10 +276,9 @@ impl Settings {
                     kafka,
                     http,
                     advertised,
-                    advertised_http,
-                    cluster,
                     statics,
                     broker,
+                    cluster,
                     forgotten_directories,
                 })
             }

@@ -174,6 +174,25 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.change_membership(membership.change_to(&voters, &learners));
     }
 
+    /// Gives the office of the controller to the voter that is best prepared for it, if this broker has
+    /// it: it is about to stop, and others would miss it for the time that an election takes.
+    pub fn hand_over_office(&self) {
+        self.quorum_step(|slot, _, _| {
+            let status = slot.core.status();
+            let others = status.membership.voters.iter().filter(|voter| **voter != status.me);
+            let active = others.filter_map(|voter| {
+                let progress = status.progress.get(voter)?;
+                progress.is_recently_active.then_some((progress.matched, *voter))
+            });
+            if status.role == Role::Leader
+                && let Some((_, next)) = active.max()
+                && let Err(refusal) = slot.core.transfer_leadership(next)
+            {
+                tracing::debug!(%refusal, "the controller's office is not handed over");
+            }
+        });
+    }
+
     fn change_membership(&self, change: MembershipChange) {
         self.quorum_step(|slot, _, _| {
             if let Err(refusal) = slot.core.change_membership(change) {

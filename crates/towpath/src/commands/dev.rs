@@ -17,7 +17,7 @@ pub(crate) struct DevArgs {
 
 /// Runs until it is told to stop.
 pub(crate) fn run(global: &Global, args: DevArgs) -> Outcome {
-    let written = serve::written(&args.server, None)?;
+    let written = serve::written(&args.server, None, None)?;
     let mut settings = serve::check(&written, args.server.ephemeral, DEV)?;
     settings.forgotten_directories = args.server.forget_directory;
     let mode = Mode {

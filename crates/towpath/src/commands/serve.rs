@@ -2,6 +2,8 @@
 
 mod banner;
 mod bind;
+mod joining;
+mod leaving;
 mod lifecycle;
 mod logging;
 mod port_holder;
@@ -17,7 +19,8 @@ pub(super) use lifecycle::{Mode, start};
 
 use crate::cli::Global;
 use crate::config::{
-    ConfigError, Defaults, Given, Origin, SERVE, Settings, Written, WrittenCluster, read_file,
+    ClusterWritten, ConfigError, Defaults, Given, Origin, SERVE, SecretSource, Settings, Written,
+    read_file,
 };
 use crate::failure::{Exit, Failure, Outcome};
 
@@ -46,8 +49,6 @@ pub(crate) struct ServerArgs {
     /// [environment: TOWPATH_ADVERTISE_KAFKA]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise_kafka: Option<String>,
-    #[command(flatten)]
-    pub(crate) cluster: ClusterArgs,
     /// The number of this broker in its cluster, the property node.id [default: 1]; a data directory
     /// belongs to one broker [environment: TOWPATH_BROKER__NODE_ID]
     #[arg(long, value_name = "N")]
@@ -65,38 +66,39 @@ pub(crate) struct ServerArgs {
     pub(crate) ready_json: bool,
 }
 
-/// Flags about other brokers.
+/// Flags of a broker among others.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "A cluster")]
 pub(crate) struct ClusterArgs {
-    /// Where other brokers connect [default: this broker's place in --cluster, else 127.0.0.1:9094]
+    /// Begin a cluster with these brokers, this one among them, each started with the same list
+    /// [environment: TOWPATH_CLUSTER]
+    #[arg(long, value_name = "N@HOST:PORT,…", conflicts_with = "join")]
+    pub(crate) cluster: Option<String>,
+    /// Join a cluster, some of whose brokers are at these addresses [environment: TOWPATH_JOIN]
+    #[arg(long, value_name = "HOST:PORT,…")]
+    pub(crate) join: Option<String>,
+    /// Where other brokers connect [default: this broker's address in --cluster, else 127.0.0.1:9094]
     /// [environment: TOWPATH_PEER]
     #[arg(long, value_name = "ADDR")]
     pub(crate) peer: Option<String>,
     /// The address that other brokers are told to connect to [environment: TOWPATH_ADVERTISE_PEER]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise_peer: Option<String>,
-    /// The address of HTTP that other brokers are told [environment: TOWPATH_ADVERTISE_HTTP]
+    /// The address at which other brokers reach HTTP here [environment: TOWPATH_ADVERTISE_HTTP]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) advertise_http: Option<String>,
-    /// The brokers that begin a cluster together, this one among them; the same for all of them, such
-    /// as 1@a:9094,2@b:9094,3@c:9094 [environment: TOWPATH_CLUSTER]
-    #[arg(long, value_name = "ID@HOST:PORT,…")]
-    pub(crate) cluster: Option<String>,
-    /// Join the cluster of a broker at one of these addresses [environment: TOWPATH_JOIN]
-    #[arg(long, value_name = "HOST:PORT,…")]
-    pub(crate) join: Option<String>,
-    /// What this broker is there for: `broker`, or `frontend`, which keeps no data and passes HTTP on
-    /// [default: broker] [environment: TOWPATH_ROLE]
-    #[arg(long, value_name = "ROLE")]
-    pub(crate) role: Option<String>,
-    /// A file with the secret that all brokers of the cluster share [environment:
-    /// TOWPATH_CLUSTER_SECRET_FILE, or the secret itself in TOWPATH_CLUSTER_SECRET]
+    /// A file with the secret that all brokers of the cluster share, needed beyond loopback; or the
+    /// secret itself in the environment: TOWPATH_PEER_SECRET [environment: TOWPATH_PEER_SECRET_FILE]
     #[arg(long, value_name = "FILE")]
-    pub(crate) cluster_secret_file: Option<PathBuf>,
-    /// Where this broker stands, the property broker.rack; replicas of a partition are spread over racks
+    pub(crate) peer_secret_file: Option<PathBuf>,
+    /// Where this broker stands, the property broker.rack: replicas are spread over racks
     /// [environment: TOWPATH_BROKER__BROKER_RACK]
     #[arg(long, value_name = "NAME")]
     pub(crate) rack: Option<String>,
+    /// What it is there for: broker, or frontend, which serves clients and holds nothing
+    /// [environment: TOWPATH_ROLE]
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: Option<String>,
 }
 
 /// Flags of `serve`.
@@ -104,6 +106,8 @@ pub(crate) struct ClusterArgs {
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
     /// The configuration file, in TOML
     #[arg(long, value_name = "FILE", env = "TOWPATH_CONFIG")]
     pub(crate) config: Option<PathBuf>,
@@ -114,7 +118,7 @@ pub(crate) struct ServeArgs {
 
 /// Runs until it is told to stop.
 pub(crate) fn run(global: &Global, args: ServeArgs) -> Outcome {
-    let written = written(&args.server, args.config.as_deref())?;
+    let written = written(&args.server, Some(&args.cluster), args.config.as_deref())?;
     let mut settings = check(&written, args.server.ephemeral, SERVE)?;
     settings.forgotten_directories = args.server.forget_directory;
     if args.check {
@@ -131,13 +135,21 @@ pub(crate) fn run(global: &Global, args: ServeArgs) -> Outcome {
 }
 
 /// Everything that was written, the layers on top of each other.
-pub(super) fn written(args: &ServerArgs, file: Option<&std::path::Path>) -> Outcome<Written> {
+pub(super) fn written(
+    args: &ServerArgs,
+    cluster: Option<&ClusterArgs>,
+    file: Option<&std::path::Path>,
+) -> Outcome<Written> {
     let file = file.map_or_else(|| Ok(Written::default()), read_file).map_err(refused)?;
     // A variable that is not text is none of ours.
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let environment = Written::from_environment(variables).map_err(refused)?;
-    Ok(flags(args)?.over(environment.over(file)))
+    let mut flags = flags(args)?;
+    if let Some(cluster) = cluster {
+        cluster.write(&mut flags);
+    }
+    Ok(flags.over(environment.over(file)))
 }
 
 /// Checks what was written.
@@ -149,30 +161,35 @@ pub(super) fn check(
     Settings::check(written, is_ephemeral, defaults).map_err(refused)
 }
 
-fn flags(args: &ServerArgs) -> Outcome<Written> {
-    fn given<T>(flag: &'static str, value: &Option<T>) -> Option<Given<T>>
-    where
-        T: Clone,
-    {
-        value.clone().map(|value| Given { value, origin: Origin::Flag(flag) })
+fn given<T: Clone>(flag: &'static str, value: &Option<T>) -> Option<Given<T>> {
+    value.clone().map(|value| Given { value, origin: Origin::Flag(flag) })
+}
+
+impl ClusterArgs {
+    fn write(&self, written: &mut Written) {
+        let secret = self.peer_secret_file.clone().map(SecretSource::File);
+        written.cluster = ClusterWritten {
+            peer: given("--peer", &self.peer),
+            cluster: given("--cluster", &self.cluster),
+            join: given("--join", &self.join),
+            advertise_http: given("--advertise-http", &self.advertise_http),
+            advertise_peer: given("--advertise-peer", &self.advertise_peer),
+            role: given("--role", &self.role),
+            secret: given("--peer-secret-file", &secret),
+        };
+        if let Some(given) = given("--rack", &self.rack) {
+            written.broker.insert("broker.rack".to_owned(), given);
+        }
     }
+}
+
+fn flags(args: &ServerArgs) -> Outcome<Written> {
     let mut written = Written {
         data: given("--data", &Some(&args.data).filter(|data| !data.is_empty()).cloned()),
         kafka: given("--kafka", &args.kafka),
         http: given("--http", &args.http),
         advertise_kafka: given("--advertise-kafka", &args.advertise_kafka),
         insecure: given("--insecure", &args.insecure.then_some(true)),
-        cluster: WrittenCluster {
-            peer: given("--peer", &args.cluster.peer),
-            advertise_peer: given("--advertise-peer", &args.cluster.advertise_peer),
-            advertise_http: given("--advertise-http", &args.cluster.advertise_http),
-            members: given("--cluster", &args.cluster.cluster),
-            join: given("--join", &args.cluster.join),
-            role: given("--role", &args.cluster.role),
-            secret_file: given("--cluster-secret-file", &args.cluster.cluster_secret_file),
-            // Never in an argument: everybody on the machine can read those.
-            secret: None,
-        },
         ..Written::default()
     };
     for property in &args.properties {
@@ -185,9 +202,6 @@ fn flags(args: &ServerArgs) -> Outcome<Written> {
     }
     if let Some(given) = given("--node-id", &args.node_id) {
         written.broker.insert("node.id".to_owned(), given);
-    }
-    if let Some(given) = given("--rack", &args.cluster.rack) {
-        written.broker.insert("broker.rack".to_owned(), given);
     }
     Ok(written)
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ConfigError, Given, Origin, Written};
+use super::{ClusterWritten, ConfigError, Given, Origin, Written};
 
 /// Largest file that is read; anything larger is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -77,31 +77,21 @@ impl Reader<'_> {
                 "advertise_kafka" => {
                     written.advertise_kafka = self.text(value, "advertise_kafka");
                 }
-                "advertise_http" => {
-                    written.cluster.advertise_http = self.text(value, "advertise_http");
-                }
-                "peer" => written.cluster.peer = self.text(value, "peer"),
-                "advertise_peer" => {
-                    written.cluster.advertise_peer = self.text(value, "advertise_peer");
-                }
-                "cluster" => written.cluster.members = self.text(value, "cluster"),
-                "join" => written.cluster.join = self.text(value, "join"),
-                "role" => written.cluster.role = self.text(value, "role"),
-                "cluster_secret_file" => {
-                    let file = self.text(value, "cluster_secret_file");
-                    written.cluster.secret_file =
-                        file.map(|Given { value, origin }| Given { value: value.into(), origin });
-                }
                 "insecure" => written.insecure = self.boolean(value, "insecure"),
+                name if ClusterWritten::SETTINGS.contains(&name) => {
+                    if let Some(given) = self.texts(value, name) {
+                        written.cluster.take(name, given);
+                    }
+                }
                 "broker" => match value.get_ref() {
                     DeValue::Table(table) => self.properties("", table, &mut written),
                     _ => self.refuse(&value.span(), "broker is a table: [broker]".to_owned()),
                 },
                 other => {
                     let message = format!(
-                        "there is no setting {other:?}; there are data, kafka, http, peer, \
-                         advertise_kafka, advertise_http, advertise_peer, cluster, join, role, \
-                         cluster_secret_file, insecure and the table [broker]"
+                        "there is no setting {other:?}; there are data, kafka, http, \
+                         advertise_kafka, insecure, {} and the table [broker]",
+                        ClusterWritten::SETTINGS.join(", ")
                     );
                     self.refuse(&key.span(), message);
                 }
@@ -125,6 +115,20 @@ impl Reader<'_> {
             return None;
         };
         Some(Given { value: paths, origin: self.origin(&value.span()) })
+    }
+
+    /// One text, or a list of them, which is the same as one with commas.
+    fn texts(&mut self, value: &Spanned<DeValue<'_>>, name: &str) -> Option<Given<String>> {
+        let DeValue::Array(items) = value.get_ref() else { return self.text(value, name) };
+        let texts = items.iter().map(|item| match item.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            _ => None,
+        });
+        let Some(texts) = texts.collect::<Option<Vec<String>>>() else {
+            self.refuse(&value.span(), format!("{name} is a text in quotes, or a list of them"));
+            return None;
+        };
+        Some(Given { value: texts.join(","), origin: self.origin(&value.span()) })
     }
 
     fn text(&mut self, value: &Spanned<DeValue<'_>>, name: &str) -> Option<Given<String>> {

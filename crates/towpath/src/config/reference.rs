@@ -21,19 +21,21 @@ A setting comes from a flag, else from the environment, else from the file (`tow
 | `--kafka ADDR` | `TOWPATH_KAFKA` | `kafka` | where Kafka clients connect; `127.0.0.1:9092` |
 | `--http ADDR` | `TOWPATH_HTTP` | `http` | where HTTP clients connect; `127.0.0.1:8080` |
 | `--advertise-kafka HOST:PORT` | `TOWPATH_ADVERTISE_KAFKA` | `advertise_kafka` | what Kafka clients are told to connect to; without it, the address they used |
-| `--advertise-http HOST:PORT` | `TOWPATH_ADVERTISE_HTTP` | `advertise_http` | the address of HTTP that other brokers are told; the address it listens on |
 | `--insecure` | `TOWPATH_INSECURE` | `insecure` | listen beyond loopback although nobody has to prove who they are |
 | `--node-id N` | `TOWPATH_BROKER__NODE_ID` | `node.id` in `[broker]` | the number of this broker in its cluster; `1`. A data directory belongs to one broker, and another one does not start on it |
-| `--cluster ID@HOST:PORT,…` | `TOWPATH_CLUSTER` | `cluster` | the brokers that begin a cluster together, this one among them; the same for all of them |
-| `--join HOST:PORT,…` | `TOWPATH_JOIN` | `join` | join the cluster of a broker at one of these addresses |
-| `--peer ADDR` | `TOWPATH_PEER` | `peer` | where other brokers connect; this broker's place in `--cluster`, else `127.0.0.1:9094`. Alone it begins a cluster of one that others may join |
-| `--advertise-peer HOST:PORT` | `TOWPATH_ADVERTISE_PEER` | `advertise_peer` | what other brokers are told to connect to; this broker's place in `--cluster`, else the address it listens on |
-| `--cluster-secret-file FILE` | `TOWPATH_CLUSTER_SECRET_FILE` | `cluster_secret_file` | the secret that all brokers of a cluster share, 16 to 1,024 bytes; or `TOWPATH_CLUSTER_SECRET`, the secret itself. Without one, brokers speak to each other on one machine only |
-| `--role ROLE` | `TOWPATH_ROLE` | `role` | `broker`, or `frontend`: keeps no data, and passes requests over HTTP on |
-| `--rack NAME` | `TOWPATH_BROKER__BROKER_RACK` | `broker.rack` in `[broker]` | where this broker stands; replicas of a partition are spread over racks |
 | `--set NAME=VALUE` | `TOWPATH_BROKER__NAME` | `[broker]` | a broker property, below; `num.partitions` is `TOWPATH_BROKER__NUM_PARTITIONS` |
+| `--rack NAME` | `TOWPATH_BROKER__BROKER_RACK` | `broker.rack` in `[broker]` | where this broker stands; replicas of a partition are spread over racks (`serve` only) |
+| `--cluster N@HOST:PORT,…` | `TOWPATH_CLUSTER` | `cluster`, a text or a list | begin a cluster with these brokers, this one among them; each is started with the same list (`serve` only, as all below) |
+| `--join HOST:PORT,…` | `TOWPATH_JOIN` | `join`, a text or a list | join the cluster that brokers at these addresses belong to |
+| `--peer ADDR` | `TOWPATH_PEER` | `peer` | where other brokers connect; this broker's address in `--cluster`, else `127.0.0.1:9094` |
+| `--advertise-peer HOST:PORT` | `TOWPATH_ADVERTISE_PEER` | `advertise_peer` | where other brokers are told to connect; this broker's address in `--cluster`, else where it listens |
+| `--advertise-http HOST:PORT` | `TOWPATH_ADVERTISE_HTTP` | `advertise_http` | where other brokers reach HTTP here; where it listens, or the host that peers know |
+| `--peer-secret-file FILE` | `TOWPATH_PEER_SECRET_FILE`, or `TOWPATH_PEER_SECRET` with the secret itself | `peer_secret_file` | what all brokers of a cluster share, 16 bytes at least. Without one, brokers listen to each other on loopback only |
+| `--role ROLE` | `TOWPATH_ROLE` | `role` | `broker`, or `frontend`: serves clients, holds nothing, and joins a cluster of brokers |
 | `--config FILE` | `TOWPATH_CONFIG` | | the file (`serve` only) |
 | `-v`, `-vv` | `TOWPATH_LOG` | | how much is logged, to standard error: `warn`, `info` with `-v`, `debug` with `-vv` |
+
+A data directory that has taken part in a cluster remembers it: `--cluster` and `--join` then only say where the others are.
 
 An address is `host:port`, `:port` (every address of this machine) or `port` (loopback). Port 0 picks a free one, and then every listener that was not
 named picks one too.

@@ -8,6 +8,7 @@ use std::time::Duration;
 pub(super) struct Banner<'a> {
     pub(super) kafka: SocketAddr,
     pub(super) http: SocketAddr,
+    pub(super) peer: Option<SocketAddr>,
     /// None: a directory that is removed at the end.
     pub(super) data: &'a [PathBuf],
     pub(super) ready_after: Duration,
@@ -21,7 +22,8 @@ const DEFAULT_KAFKA: &str = "127.0.0.1:9092";
 impl Banner<'_> {
     /// For programs: one line.
     pub(super) fn json(&self) -> String {
-        format!("{{\"kafka\":\"{}\",\"http\":\"{}\"}}", self.kafka, self.http)
+        let peer = self.peer.map(|peer| format!(",\"peer\":\"{peer}\"")).unwrap_or_default();
+        format!("{{\"kafka\":\"{}\",\"http\":\"{}\"{peer}}}", self.kafka, self.http)
     }
 
     /// For people.
@@ -41,6 +43,10 @@ impl Banner<'_> {
             "{ready}   {data}\n  Kafka   {kafka:<24} any Kafka client, no options\n  \
              HTTP    {http:<24} JSON: publish, read; /metrics\n"
         );
+        if let Some(peer) = self.peer {
+            let peer = dialled(peer);
+            text.push_str(&format!("  Peers   {peer:<24} other brokers: --join {peer}\n"));
+        }
         if self.has_hint {
             let is_default = kafka == DEFAULT_KAFKA;
             let server = if is_default { String::new() } else { format!("-s {kafka} ") };
@@ -68,6 +74,7 @@ mod tests {
         Banner {
             kafka: kafka.parse().unwrap(),
             http: "127.0.0.1:8080".parse().unwrap(),
+            peer: None,
             data: &[],
             ready_after: Duration::from_millis(14),
             has_hint: true,
@@ -78,6 +85,9 @@ mod tests {
     fn programs_get_one_line() {
         let json = banner("127.0.0.1:9092").json();
         assert_eq!(json, r#"{"kafka":"127.0.0.1:9092","http":"127.0.0.1:8080"}"#);
+        let peer = Some("127.0.0.1:9094".parse().unwrap());
+        let json = Banner { peer, ..banner("127.0.0.1:9092") }.json();
+        assert!(json.ends_with(r#","peer":"127.0.0.1:9094"}"#), "{json}");
     }
 
     #[test]

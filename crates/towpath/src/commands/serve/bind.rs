@@ -13,12 +13,20 @@ use crate::failure::{Failure, Outcome};
 /// How many ports after a taken one are tried, to name a free one.
 const PORTS_TRIED: u16 = 100;
 
-/// Both listeners. Whoever connects from now on waits until they are served.
+/// All listeners. Whoever connects from now on waits until they are served.
 pub(super) struct Listeners {
     pub(super) kafka: KafkaListener,
     pub(super) http: HttpListener,
     pub(super) kafka_address: SocketAddr,
     pub(super) http_address: SocketAddr,
+    /// For other brokers, where some may come.
+    pub(super) peer: Option<PeerListener>,
+}
+
+/// Where other brokers connect.
+pub(super) struct PeerListener {
+    pub(super) listener: tokio::net::TcpListener,
+    pub(super) address: SocketAddr,
 }
 
 pub(super) async fn bind(command: &str, settings: &Settings) -> Outcome<Listeners> {
@@ -27,7 +35,18 @@ pub(super) async fn bind(command: &str, settings: &Settings) -> Outcome<Listener
     let http = HttpListener::bind(settings.http).await;
     let http = http.map_err(|error| not_bound(command, "--http", settings.http, &error))?;
     let (kafka_address, http_address) = (kafka.local_addr()?, http.local_addr()?);
-    Ok(Listeners { kafka, http, kafka_address, http_address })
+    let peer = match &settings.cluster {
+        Some(cluster) => Some(bind_peer(command, cluster.peer).await?),
+        None => None,
+    };
+    Ok(Listeners { kafka, http, kafka_address, http_address, peer })
+}
+
+async fn bind_peer(command: &str, address: SocketAddr) -> Outcome<PeerListener> {
+    let bound = tokio::net::TcpListener::bind(address).await;
+    let listener = bound.map_err(|error| not_bound(command, "--peer", address, &error))?;
+    let address = listener.local_addr()?;
+    Ok(PeerListener { listener, address })
 }
 
 fn not_bound(command: &str, flag: &str, address: SocketAddr, error: &io::Error) -> Failure {

@@ -1,12 +1,12 @@
 //! From settings to a running server, and to its end.
 //!
 //! ```text
-//! bind ─▶ recover the data ─▶ serve ─▶ (dev) write and read a record ─▶ ready
-//!   signal ─▶ not ready ─▶ close listeners, answer what is under way ─▶ flush ─▶ exit 0
+//! bind ─▶ find the cluster, recover the data ─▶ serve ─▶ be there for the cluster
+//!      ─▶ (dev) write and read a record ─▶ ready
+//!   signal ─▶ not ready ─▶ let others lead ─▶ close listeners, answer what is under way ─▶ flush ─▶ exit 0
 //! ```
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use towpath_driver::Settings as DriverSettings;
+use tokio::time::sleep;
 use towpath_http::Readiness;
-use towpath_metadata::Address;
-use towpath_server::disk::NodeDisk;
-use towpath_server::{Limits, Node, NodeSettings, Progress, Surroundings, random_uuid};
+use towpath_server::{Node, Progress};
 
 use super::banner::Banner;
 use super::bind::{Listeners, bind};
+use super::joining::{Bound, Joined, join, not_opened};
+use super::leaving::leave;
 use super::stop::StopSignals;
 use super::{logging, surroundings};
 use crate::cli::Global;
@@ -52,10 +52,6 @@ const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(2);
 /// Runs a server until it is told to stop.
 pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<()> {
     let begun = Instant::now();
-    if settings.cluster.is_some() {
-        let message = "clusters of several brokers are not served yet";
-        return Err(Failure::new(message).with_help("start without --peer, --cluster and --join"));
-    }
     logging::begin(global)?;
     end_on_panic();
     surroundings::raise_open_files();
@@ -144,13 +140,26 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     let is_temporary = matches!(data, Data::Temporary(..));
     data.paths().iter().for_each(|p| surroundings::check_file_system(p, is_temporary));
     let (kafka, http) = (listeners.kafka_address, listeners.http_address);
-    let (node, listeners) = open_answering(&settings, data.paths(), listeners).await?;
-    let serving = Serving::begin(node, listeners);
-    if mode.tests_itself
-        && let Err(error) = serving.node.self_test().await
-    {
+    let peer = listeners.peer.as_ref().map(|peer| peer.address);
+    let opened = open_answering(&settings, data.paths(), listeners, &mut signals).await?;
+    let Some((joined, listeners)) = opened else { return Ok(()) };
+    let serving = Serving::begin(joined, listeners);
+    let arrived = tokio::select! {
+        arrived = serving.arrive() => Some(arrived),
+        () = signals.wait() => None,
+    };
+    let tested = match arrived {
+        Some(Ok(())) if mode.tests_itself => {
+            let tested = serving.node.self_test().await;
+            tested.map_err(|error| Failure::new(error.to_string())).map(Some)
+        }
+        Some(arrived) => arrived.map(Some),
+        None => Ok(None),
+    };
+    if !matches!(tested, Ok(Some(()))) {
+        signals.insist();
         serving.end().await;
-        return Err(Failure::new(error.to_string()));
+        return tested.map(|_| ());
     }
     serving.readiness.set_ready();
     let kept = match data {
@@ -158,16 +167,20 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
         Data::Temporary(..) => &[],
     };
     let ready_after = begun.elapsed();
-    let banner = Banner { kafka, http, data: kept, ready_after, has_hint: mode.command == "dev" };
+    let has_hint = mode.command == "dev";
+    let banner = Banner { kafka, http, peer, data: kept, ready_after, has_hint };
     tracing::info!(%kafka, %http, data = ?data.paths(), ?ready_after, "ready");
     say(&if mode.ready_json { banner.json() + "\n" } else { banner.text() });
 
-    signals.wait().await;
+    let ended = tokio::select! {
+        error = serving.unserved() => Err(error),
+        () = signals.wait() => Ok(()),
+    };
     tracing::info!("stopping");
     signals.insist();
     serving.end().await;
     tracing::info!("stopped");
-    Ok(())
+    ended
 }
 
 /// To standard output, at once. Whoever closed it does not want to know.
@@ -177,97 +190,85 @@ fn say(text: &str) {
 }
 
 /// Opens the data directory, and meanwhile answers over HTTP that the process lives and how far it
-/// is. Kafka clients wait.
+/// is. Kafka clients wait. `None`: it was told to stop.
 async fn open_answering(
     settings: &Settings,
     data: &[PathBuf],
     listeners: Listeners,
-) -> Outcome<(Arc<Node>, Listeners)> {
-    let Listeners { kafka, http, kafka_address, http_address } = listeners;
+    signals: &mut StopSignals,
+) -> Outcome<Option<(Joined, Listeners)>> {
+    let Listeners { kafka, http, kafka_address, http_address, peer } = listeners;
     let progress = Progress::default();
     let (tell, is_over) = watch::channel(false);
     let answering = tokio::spawn(http.answer_while_starting(progress.clone(), is_over));
-    let node = open(settings, data, kafka_address, progress).await?;
+    let bound = Bound { kafka: kafka_address, http: http_address };
+    let joined = join(settings, data, bound, peer, &progress, signals).await?;
     tell.send_replace(true);
     let http = answering.await.map_err(|error| Failure::new(error.to_string()))?;
-    Ok((node, Listeners { kafka, http, kafka_address, http_address }))
+    let listeners = Listeners { kafka, http, kafka_address, http_address, peer: None };
+    Ok(joined.map(|joined| (joined, listeners)))
 }
 
-async fn open(
-    settings: &Settings,
-    data: &[PathBuf],
-    kafka_address: SocketAddr,
-    progress: Progress,
-) -> Outcome<Arc<Node>> {
-    let advertised =
-        settings.advertised.as_ref().map(|address| (address.host.clone(), address.port));
-    let (host, port) = advertised
-        .clone()
-        .unwrap_or_else(|| (kafka_address.ip().to_string(), kafka_address.port()));
-    let broker = &settings.broker;
-    let settings = NodeSettings {
-        data: data.to_vec(),
-        disk: NodeDisk::default(),
-        driver: DriverSettings {
-            broker_id: broker.node_id,
-            statics: settings.statics.clone(),
-            incarnation: random_uuid(),
-            addresses: vec![Address { listener: "PLAINTEXT".to_owned(), host, port }],
-            forgotten_directories: settings.forgotten_directories.clone(),
-            rack: None,
-            role: towpath_metadata::Role::Broker,
-            formation: towpath_driver::Formation::Alone,
-        },
-        advertised,
-        limits: Limits {
-            frame_bytes_max: broker.request_bytes_max,
-            connections_max: broker.connections_max,
-            idle_max: broker.connections_idle_max,
-            ..Limits::default()
-        },
-        http_creates_topics: broker.auto_create_topics,
-        identity: None,
-    };
-    // Recovery reads the disk, for seconds where there is much.
-    let opened = tokio::task::spawn_blocking(move || {
-        Node::start_with(settings, Surroundings::default(), &progress)
-    })
-    .await;
-    match opened.map_err(|error| Failure::new(error.to_string()))? {
-        Ok(node) => Ok(node),
-        Err(error) => Err(Failure::new(error.to_string()).with_help(
-            "nothing was changed; the message names the file or directory that it is about",
-        )),
-    }
-}
+/// How often a broker that starts looks how it stands.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// And one that serves.
+const LOOK_AGAIN_EVERY: Duration = Duration::from_secs(1);
 
 /// A node and its listeners at work.
 struct Serving {
     node: Arc<Node>,
+    joined: Joined,
     readiness: Readiness,
     stop: watch::Sender<bool>,
     listeners: Vec<JoinHandle<()>>,
 }
 
 impl Serving {
-    fn begin(node: Arc<Node>, listeners: Listeners) -> Serving {
+    fn begin(joined: Joined, listeners: Listeners) -> Serving {
+        let node = Arc::clone(&joined.node);
         let (stop, stopped) = watch::channel(false);
         let readiness = Readiness::default();
         let Listeners { kafka, http, .. } = listeners;
         let kafka = tokio::spawn(kafka.serve(Arc::clone(&node), stopped.clone()));
         let http = tokio::spawn(http.serve(Arc::clone(&node), readiness.clone(), stopped));
-        Serving { node, readiness, stop, listeners: vec![kafka, http] }
+        Serving { node, joined, readiness, stop, listeners: vec![kafka, http] }
     }
 
-    /// Closes the listeners, lets what is under way end, and flushes.
+    /// Waits until the cluster counts this broker as one that is there.
+    async fn arrive(&self) -> Outcome<()> {
+        loop {
+            if let Some(error) = self.node.driver().take_unserved() {
+                return Err(not_opened(error));
+            }
+            let standing = self.node.driver().standing();
+            if standing.broker_epoch.is_some() && !standing.is_fenced {
+                return Ok(());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits for an error that leaves this broker with nothing to serve.
+    async fn unserved(&self) -> Failure {
+        loop {
+            if let Some(error) = self.node.driver().take_unserved() {
+                return not_opened(error);
+            }
+            sleep(LOOK_AGAIN_EVERY).await;
+        }
+    }
+
+    /// Lets others take over, closes the listeners, lets what is under way end, and flushes.
     async fn end(self) {
         self.readiness.set_stopping();
+        leave(&self.node).await;
         self.stop.send_replace(true);
         for listener in self.listeners {
             // A listener that panicked has already ended the process.
             let _ = listener.await;
         }
-        let node = self.node;
+        drop(self.node);
+        let node = self.joined.part().await;
         // Flushing waits for the disk; there is nobody left to hold up, but the runtime's timers.
         let _ = tokio::task::spawn_blocking(move || node.stop()).await;
     }

@@ -1,123 +1,127 @@
-use super::super::{DEV, Settings, Written as All};
+use super::super::{Defaults, Settings, Written, file};
 use super::*;
 
-/// `FLAG value` pairs.
-fn written(pairs: &[(&'static str, &str)]) -> All {
-    let mut all = All::default();
-    for (flag, value) in pairs {
-        let node_id = Given { value: (*value).to_owned(), origin: Origin::Flag(flag) };
-        let given = Some(node_id.clone());
-        match *flag {
-            "--peer" => all.cluster.peer = given,
-            "--advertise-peer" => all.cluster.advertise_peer = given,
-            "--cluster" => all.cluster.members = given,
-            "--join" => all.cluster.join = given,
-            "--role" => all.cluster.role = given,
-            "--kafka" => all.kafka = given,
-            "--secret" => all.cluster.secret = given,
-            "--insecure" => {
-                all.insecure = Some(Given { value: true, origin: Origin::Flag(flag) });
-            }
-            "--node-id" => {
-                all.broker.insert("node.id".to_owned(), node_id);
-            }
-            _ => panic!("{flag}"),
-        }
+const SERVE: Defaults = super::super::SERVE;
+const SECRET: &str = "0123456789abcdef0123";
+
+fn check(text: &str) -> Result<Settings, Vec<String>> {
+    let written = file::parse(Path::new("t.toml"), &format!("data = \"d\"\n{text}"));
+    let said = |errors: Vec<ConfigError>| errors.iter().map(ConfigError::to_string).collect();
+    written.and_then(|written| Settings::check(&written, false, SERVE)).map_err(said)
+}
+
+fn cluster(text: &str) -> ClusterSettings {
+    check(text).unwrap().cluster.unwrap()
+}
+
+fn refused(text: &str, expected: &str) {
+    let errors = check(text).expect_err(text);
+    assert!(errors.iter().any(|error| error.contains(expected)), "{text}: {errors:?}");
+}
+
+fn at(text: &str) -> PeerAddress {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_broker_is_alone_and_others_may_come_unless_something_is_said() {
+    let settings = cluster("");
+    assert_eq!(settings.company, Company::Alone);
+    assert_eq!(settings.peer, "127.0.0.1:9094".parse().unwrap());
+    assert_eq!((settings.role, settings.kafka, settings.http), (Role::Broker, None, None));
+    assert_eq!(cluster("kafka = \"127.0.0.1:0\"").peer.port(), 0);
+    let dev = Settings::check(&Written::default(), false, super::super::DEV).unwrap();
+    assert!(dev.cluster.is_none());
+}
+
+#[test]
+fn members_are_a_text_or_a_list_and_name_this_broker() {
+    let as_text = "cluster = \"1@127.0.0.1:19091, 2@[::1]:19092\"";
+    let as_list = "cluster = [\"1@127.0.0.1:19091\", \"2@[::1]:19092\"]";
+    for text in [as_text, as_list] {
+        let settings = cluster(text);
+        let members = [(1, "127.0.0.1:19091"), (2, "[::1]:19092")];
+        let members = members.map(|(id, address)| (BrokerId(id), at(address))).into();
+        assert_eq!(settings.company, Company::With(members));
+        assert_eq!(settings.peer, "127.0.0.1:19091".parse().unwrap());
+        assert_eq!(settings.advertised, Some(at("127.0.0.1:19091")));
     }
-    all
-}
-
-fn cluster(pairs: &[(&'static str, &str)]) -> Cluster {
-    Settings::check(&written(pairs), true, DEV).unwrap().cluster.unwrap()
-}
-
-fn refused(pairs: &[(&'static str, &str)], expected: &str) {
-    let errors = Settings::check(&written(pairs), true, DEV).unwrap_err();
-    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert!(errors.iter().any(|error| error.contains(expected)), "{errors:?}");
-}
-
-const SECRET: (&str, &str) = ("--secret", "0123456789abcdef");
-
-#[test]
-fn a_broker_is_by_itself_unless_something_else_is_said() {
-    assert_eq!(Settings::check(&written(&[]), true, DEV).unwrap().cluster, None);
-    assert_eq!(Settings::check(&written(&[SECRET]), true, DEV).unwrap().cluster, None);
-    let open = cluster(&[("--peer", "127.0.0.1:7")]);
-    assert_eq!((open.membership, open.peer.port()), (Membership::Alone, 7));
-    refused(&[("--role", "frontend")], "--join");
-    refused(&[("--advertise-peer", "a:1")], "--advertise-peer: ");
-}
-
-#[test]
-fn those_who_begin_together_are_named_with_their_numbers() {
-    let members = "1@127.0.0.1:5001, 2@localhost:5002,3@c:5003";
-    let two = cluster(&[("--cluster", members), ("--node-id", "2")]);
-    let Membership::With(members) = &two.membership else { panic!("{two:?}") };
-    assert_eq!(members[&BrokerId(3)].to_string(), "c:5003");
-    assert_eq!(members.len(), 3);
-    assert_eq!((two.peer.port(), two.peer.ip().is_loopback()), (5002, true));
-    assert_eq!(two.advertised.unwrap().to_string(), "localhost:5002");
-    let elsewhere = ("--peer", "127.0.0.1:6000");
-    let one = cluster(&[("--cluster", "1@127.0.0.1:5001"), elsewhere]);
-    assert_eq!((one.peer.port(), one.advertised.unwrap().port), (6000, 5001));
-
-    refused(&[("--cluster", "1@a:1,2@b:1"), ("--node-id", "3")], "--join");
-    refused(&[("--cluster", "1@127.0.0.1:1,1@b:1")], "broker 1 is named twice");
-    refused(&[("--cluster", "1@127.0.0.1:1,b:1")], "\"b:1\" is no member");
-    refused(&[("--cluster", "1@127.0.0.1:1,-2@b:1")], "\"-2@b:1\" is no member");
-    refused(&[("--cluster", "1@127.0.0.1:1,2@b")], "\"b\" is not the address of a peer");
-    refused(&[("--cluster", "1@127.0.0.1:1"), ("--join", "a:1")], "not both");
-}
-
-#[test]
-fn one_address_is_enough_to_join() {
-    let joining = cluster(&[("--join", "a:9094, b:9094"), ("--role", "frontend")]);
-    let Membership::Join(seeds) = &joining.membership else { panic!("{joining:?}") };
-    assert_eq!(seeds.len(), 2);
-    assert_eq!((joining.role, joining.peer.port()), (Role::Frontend, PEER_PORT));
-    let any = cluster(&[("--join", "a:9094"), ("--kafka", "127.0.0.1:0")]);
-    assert_eq!(any.peer.port(), 0);
-    refused(&[("--join", "a:9094"), ("--role", "voter")], "\"voter\" is no role");
-    refused(&[("--cluster", "1@127.0.0.1:1"), ("--role", "frontend")], "--join");
-    refused(&[("--join", "a")], "\"a\" is not the address of a peer");
-}
-
-#[test]
-fn other_machines_need_a_secret_and_an_address() {
-    let everywhere = ("--peer", "0.0.0.0:9094");
-    refused(&[everywhere, ("--advertise-peer", "a:9094")], "--cluster-secret-file");
-    refused(&[everywhere, SECRET], "--advertise-peer");
-    let told = cluster(&[everywhere, SECRET, ("--advertise-peer", "a:9094")]);
-    assert_eq!(told.advertised.unwrap().host, "a");
-    refused(&[("--peer", "127.0.0.1:1"), ("--secret", "short")], "a secret of 5 bytes");
-    let kafka = [("--peer", "127.0.0.1:1"), ("--kafka", "0.0.0.0:9092"), ("--insecure", "")];
-    refused(&kafka, "--advertise-kafka");
-}
-
-#[test]
-fn a_secret_is_read_from_a_file_and_given_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let with_file = |name: &str, text: &str| {
-        let path = directory.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        let mut all = written(&[("--peer", "127.0.0.1:1")]);
-        let origin = Origin::Flag("--cluster-secret-file");
-        all.cluster.secret_file = Some(Given { value: path, origin });
-        all
+    let check = |value: &str, expected: &str| {
+        refused(&format!("cluster = \"{value}\""), &format!("t.toml line 2: {expected}"));
     };
-    let secret = |all: &All| Settings::check(all, true, DEV).map(|it| it.cluster.unwrap().secret);
-    let read = secret(&with_file("secret", "0123456789abcdef\n")).unwrap();
-    assert_eq!(read, Some(Secret::new(b"0123456789abcdef").unwrap()));
-    let short = secret(&with_file("short", "0123\n")).unwrap_err()[0].to_string();
-    assert!(short.contains("short: a secret of 4 bytes"), "{short}");
-    assert!(!short.contains("0123"), "{short}");
-    let mut missing = with_file("there", "0123456789abcdef");
-    std::fs::remove_file(directory.path().join("there")).unwrap();
-    assert!(secret(&missing).unwrap_err()[0].to_string().contains("there: "));
-    // Given twice on one layer it is a question; on two layers the upper one counts.
-    missing.cluster.secret = written(&[SECRET]).cluster.secret;
-    assert!(secret(&missing).unwrap_err()[0].to_string().contains("one of the two"));
-    let upper = with_file("upper", "fedcba9876543210").over(written(&[SECRET]));
-    assert_eq!(secret(&upper).unwrap(), Some(Secret::new(b"fedcba9876543210").unwrap()));
+    check("2@a:1,3@b:1", "this is broker 1, and the cluster has 2, 3");
+    check("1@a:1,1@b:1", "broker 1 is named twice");
+    check("1@a:1,2@a:1", "two brokers cannot both be at a:1");
+    for item in ["a:1", "x@a:1", "-1@a:1", "1@a", "1@", ""] {
+        check(item, &format!("{item:?} is no broker; write N@host:port"));
+    }
+    let check = |text: &str, expected: &str| refused(text, expected);
+    check("cluster = [1]", "cluster is a text in quotes, or a list of them");
+    check("cluster = \"1@127.0.0.1:1\"\njoin = \"127.0.0.1:2\"", "t.toml line 3: a broker either");
+}
+
+#[test]
+fn who_joins_names_addresses_only() {
+    let settings = cluster("join = \"127.0.0.1:1,[::1]:2\"\nrole = \"frontend\"");
+    assert_eq!(settings.company, Company::Join(vec![at("127.0.0.1:1"), at("[::1]:2")]));
+    assert_eq!(settings.role, Role::Frontend);
+    refused("join = \"somewhere\"", "\"somewhere\" is not the address of a peer");
+    refused("role = \"frontend\"", "name one with --join");
+    refused("role = \"leader\"", "\"leader\" is neither broker nor frontend");
+}
+
+#[test]
+fn beyond_loopback_there_is_a_secret() {
+    refused("peer = \"0.0.0.0:9094\"\nadvertise_peer = \"a:1\"", "--peer-secret-file FILE");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("secret");
+    let with = |text: &str| format!("peer_secret_file = {path:?}\n{text}");
+    refused(&with(""), "cannot be read");
+    std::fs::write(&path, "short").unwrap();
+    refused(&with(""), "a secret of 5 bytes");
+    std::fs::write(&path, SECRET).unwrap();
+    assert!(cluster(&with("")).secret.is_some());
+    refused(&with("peer = \":9094\""), "--advertise-peer HOST:PORT");
+    refused(&with("advertise_peer = \"a:0\""), "port 0 cannot be advertised");
+
+    // One host is enough for all listeners.
+    let open = "peer = \":9094\"\nkafka = \":9092\"\nhttp = \":8080\"\ninsecure = true\n";
+    let joins = "join = \"b:9094\"\nadvertise_peer = \"a:9000\"";
+    let settings = check(&with(&format!("{open}{joins}"))).unwrap();
+    assert_eq!(settings.advertised.unwrap().to_string(), "a:9092");
+    let cluster = settings.cluster.unwrap();
+    assert_eq!(cluster.advertised, Some(at("a:9000")));
+    assert_eq!(cluster.http.unwrap().to_string(), "a:8080");
+    let text = format!("{open}{joins}\nadvertise_kafka = \"c:1\"\nadvertise_http = \"d:2\"");
+    let settings = check(&with(&text)).unwrap();
+    assert_eq!(settings.advertised.unwrap().to_string(), "c:1");
+    assert_eq!(settings.cluster.unwrap().http.unwrap().to_string(), "d:2");
+}
+
+#[test]
+fn the_secret_of_the_environment_is_never_printed_and_counts_more_than_a_files() {
+    let variables = [
+        ("TOWPATH_PEER_SECRET_FILE", "/nowhere"),
+        ("TOWPATH_PEER_SECRET", SECRET),
+        ("TOWPATH_JOIN", "127.0.0.1:1"),
+        ("TOWPATH_ROLE", "frontend"),
+    ];
+    for turned in [false, true] {
+        let mut variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        if turned {
+            variables.reverse();
+        }
+        let written = Written::from_environment(variables).unwrap();
+        assert!(!format!("{written:?}").contains(SECRET));
+        let below = file::parse(
+            Path::new("t.toml"),
+            "data = \"d\"\ncluster = \"1@127.0.0.1:1\"\nrole = \"broker\"",
+        );
+        let written = written.over(below.unwrap());
+        let settings = Settings::check(&written, false, SERVE).unwrap().cluster.unwrap();
+        assert!(settings.secret.is_some());
+        assert!(!format!("{settings:?}").contains(SECRET));
+        assert_eq!(settings.company, Company::Join(vec![at("127.0.0.1:1")]));
+        assert_eq!(settings.role, Role::Frontend);
+    }
 }

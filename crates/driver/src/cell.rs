@@ -69,11 +69,12 @@ impl<D: Disk> Slot<D> {
         &mut self,
         id: TopicPartition,
         config: &Arc<TopicConfig>,
+        min_in_sync: u32,
         out: &mut Vec<Output>,
     ) {
         self.log.set_config(log_config(config, id));
         self.config = Arc::clone(config);
-        self.partition.configured(config.min_insync_replicas, config.durability, out);
+        self.partition.configured(min_in_sync, config.durability, out);
     }
 
     /// Whether this broker leads the partition.

@@ -79,6 +79,8 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) lines_due: Mutex<Vec<Arc<Cell<D>>>>,
     pub(crate) rounds: Mutex<Rounds>,
     pub(crate) proposals: Mutex<Proposals>,
+    /// When it is looked next whether the controller knows where replicas lie.
+    pub(crate) directories_at: Mutex<Option<Time>>,
     /// What other brokers have said of the groups that they coordinate.
     pub(crate) remote_readers: Mutex<RemoteReaders>,
     /// Partitions whose files are about to be removed: they are not opened before that is done.

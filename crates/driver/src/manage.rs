@@ -1,5 +1,6 @@
 //! What follows from committed metadata, and what an operator orders about records.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use towpath_broker::Outcome;
@@ -12,6 +13,7 @@ use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartitio
 use crate::cell::Cell;
 use crate::driver::Driver;
 use crate::recover::producers_at_risk;
+use crate::replicas::min_in_sync;
 use crate::stall::Deferred;
 use crate::world::{Clock, Net};
 
@@ -175,14 +177,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     pub(crate) fn reconfigure(&self, topic: TopicId) {
-        let config = {
+        let (config, mins) = {
             let image = self.image();
             let Some(topic) = image.topic_by_id(topic) else { return };
-            Arc::new(image.effective_config(topic))
+            let mins = topic.numbered().map(|(id, state)| (id, min_in_sync(&image, topic, state)));
+            (Arc::new(image.effective_config(topic)), mins.collect::<BTreeMap<_, _>>())
         };
         for cell in self.cells_of(topic) {
             let id = cell.id;
-            let is_done = self.step_soon(&cell, |slot, _, out| slot.configure(id, &config, out));
+            let Some(min) = mins.get(&id).copied() else { continue };
+            let is_done =
+                self.step_soon(&cell, |slot, _, out| slot.configure(id, &config, min, out));
             if !is_done {
                 self.defer(cell.volume, Deferred::Configure(cell));
             }

@@ -21,7 +21,7 @@ use crate::driver::{Driver, Settings};
 use crate::locate::{Found, Located, open_others};
 use crate::quorum::{Opened, Station};
 use crate::recover::{Held, RecoverError, follow, lead, state_of_topic};
-use crate::replicas::Feeds;
+use crate::replicas::{Feeds, min_in_sync};
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
@@ -170,7 +170,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             // The mark of a clean stop is removed at every start, so the process that left it was the
             // last one that registered.
             clean_since: last_epoch.filter(|_| was_clean),
-            lost_power: report.last_stop == LastStop::SystemEnded,
+            lost_power: !was_clean && !report.registered_in_this_boot,
         };
         let driver = Arc::new(Driver {
             clock,
@@ -192,6 +192,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             suspects: Mutex::default(),
             leaving: Mutex::default(),
             remote_readers: Mutex::default(),
+            directories_at: Mutex::default(),
             image: RwLock::new(image),
             publishing: Mutex::new(()),
             deadlines: Mutex::default(),
@@ -271,7 +272,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub(crate) fn begin_to_serve(&self) {
         let image = self.image().clone();
         match self.open_all(&image).and_then(|()| self.sort_out_strangers(&image)) {
-            Ok(()) => self.note_ready(),
+            Ok(()) => {
+                if let Err(error) = self.first().directory.note_registered() {
+                    tracing::warn!(%error, "the next start will take it that the power was lost");
+                }
+                self.note_ready();
+            }
             Err(error) => {
                 tracing::error!(%error, "this broker cannot serve what it holds");
                 *self.unserved.lock().expect("no panic holds the error") = Some(error);
@@ -384,7 +390,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let broker_config = image.broker_config();
         let me = self.settings.broker_id;
         let producers_max = broker_config.producers_per_partition_max;
-        let held = Held { id, me, partition, config, producers_max };
+        let min_in_sync = min_in_sync(image, topic, partition);
+        let held = Held { id, me, partition, config, min_in_sync, producers_max };
         let partition = if partition.leader == Some(me) {
             let state = state_of_topic(&topic.name, &broker_config, &log)?;
             lead(&held, state, &log, self.clock.now())?

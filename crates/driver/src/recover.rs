@@ -107,6 +107,8 @@ pub(crate) struct Held<'a> {
     pub(crate) me: BrokerId,
     pub(crate) partition: &'a PartitionState,
     pub(crate) config: &'a TopicConfig,
+    /// How many replicas must be in sync.
+    pub(crate) min_in_sync: u32,
     /// Most producers that a partition remembers.
     pub(crate) producers_max: usize,
 }
@@ -127,7 +129,7 @@ pub(crate) fn lead<D: Disk>(
         begun_at: now.time,
         replicas: partition.replicas.clone(),
         in_sync: partition.in_sync.iter().copied().collect(),
-        min_insync_replicas: config.min_insync_replicas,
+        min_insync_replicas: held.min_in_sync,
         durability: config.durability,
         log_start_offset: log.log_start_offset(),
         log_end_offset: log.log_end_offset(),

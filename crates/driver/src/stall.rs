@@ -15,6 +15,7 @@ use towpath_model::{Now, Timestamp};
 
 use crate::cell::{Cell, Slot};
 use crate::driver::Driver;
+use crate::replicas::min_in_sync;
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
@@ -97,10 +98,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     let config = {
                         let image = self.image();
                         let topic = image.topic_by_id(cell.id.topic);
-                        topic.map(|topic| Arc::new(image.effective_config(topic)))
+                        topic.zip(image.partition(cell.id)).map(|(topic, state)| {
+                            let min = min_in_sync(&image, topic, state);
+                            (Arc::new(image.effective_config(topic)), min)
+                        })
                     };
-                    if let Some(config) = config {
-                        self.step(&cell, |slot, _, out| slot.configure(cell.id, &config, out));
+                    if let Some((config, min)) = config {
+                        self.step(&cell, |slot, _, out| slot.configure(cell.id, &config, min, out));
                     }
                 }
                 Deferred::Retire(cell, verdict, at) => {

@@ -21,6 +21,7 @@ const FORMAT: &str = "format";
 const LOCK: &str = "lock";
 const CLEAN: &str = "clean";
 const BOOT: &str = "boot";
+const REGISTERED: &str = "registered";
 const WRITE_AHEAD: &str = "wal";
 const DELETED: &str = "deleted";
 const QUARANTINE: &str = "quarantine";
@@ -50,6 +51,9 @@ pub struct OpenReport {
     pub replayed_frames: u64,
     /// Bytes that segments lacked and got from them.
     pub repaired_bytes: u64,
+    /// Whether [`DataDirectory::note_registered`] was last called in this boot of the system. If not,
+    /// whatever was not synced then may be gone, however many starts there were since.
+    pub registered_in_this_boot: bool,
     /// Places in write-ahead files that had been synced and are unreadable. What they held may
     /// still be in the segments; if not, the logs report it.
     pub damaged_places: u64,
@@ -151,6 +155,12 @@ impl<D: Disk> DataDirectory<D> {
         let replayed = replay(&disk, path, directory_id, shows_cached)?;
         let report = OpenReport {
             last_stop,
+            registered_in_this_boot: identity::is_of_boot(
+                &disk,
+                &path.join(REGISTERED),
+                boot_id,
+                directory_id,
+            )?,
             replayed_frames: replayed.frames,
             repaired_bytes: replayed.repaired_bytes,
             damaged_places: replayed.damaged,
@@ -182,6 +192,17 @@ impl<D: Disk> DataDirectory<D> {
             _lock: lock,
         };
         Ok((DataDirectory { inner: Arc::new(inner) }, report))
+    }
+
+    /// Says that this process has told the cluster of itself: from now on its successors answer for
+    /// what it did. Never synced: where a power loss takes the mark, there is another boot.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn note_registered(&self) -> Result<(), LogError> {
+        let Inner { disk, root, boot_id, identity: of, .. } = &*self.inner;
+        let path = root.join(REGISTERED);
+        identity::enter_boot(disk, &path, boot_id, of.directory_id).map(|_| ())
     }
 
     /// Whose directory this is.

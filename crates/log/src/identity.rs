@@ -134,6 +134,21 @@ pub(crate) fn enter_boot<D: Disk>(
     Ok(is_other)
 }
 
+/// Whether the mark at `path` was left in this boot of the system.
+pub(crate) fn is_of_boot<D: Disk>(
+    disk: &D,
+    path: &Path,
+    boot_id: &str,
+    directory_id: Uuid,
+) -> Result<bool, LogError> {
+    let found = envelope::read_file(disk, path, BYTES_MAX)?;
+    let mark = found.as_deref().and_then(|bytes| {
+        let mut payload = Payload(envelope::open(BOOT, bytes).ok()?);
+        Some((payload.text()?, payload.array()?))
+    });
+    Ok(!boot_id.is_empty() && mark == Some((boot_id, directory_id.0)))
+}
+
 /// Whether the last stop was clean; the mark is gone, durably, when this returns.
 pub(crate) fn take_clean_mark<D: Disk>(
     disk: &D,

@@ -350,7 +350,8 @@ fn a_topic_that_stops_being_relaxed_makes_durable_what_it_had() {
 
 #[test]
 fn a_topic_made_again_inherits_no_offsets_from_a_crash_in_the_middle_of_its_deletion() {
-    let disk = disk();
+    // Of this seed the power loss takes what was not synced.
+    let disk = SimDisk::new(3, Trace::hashing());
     let broker = open(&disk).unwrap();
     broker.create(OFFSETS_TOPIC, &[]);
     let old = broker.create("orders", &[]).topic;

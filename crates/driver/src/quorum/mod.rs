@@ -44,7 +44,7 @@ pub use open::Formation;
 pub(crate) use open::{Opened, Removed};
 pub(crate) use round::QuorumRound;
 pub use standing::Standing;
-pub(crate) use standing::{DOUBT, FIRST_PROPOSAL, Station};
+pub(crate) use standing::{DIRECTORIES, DOUBT, FIRST_PROPOSAL, Station};
 
 /// How long one tick of the consensus core is.
 pub const QUORUM_TICK: Duration = Duration::from_millis(50);

@@ -24,6 +24,7 @@ const REGISTER: u64 = 1;
 const HEARTBEAT: u64 = 2;
 pub(super) const SILENT: u64 = 3;
 pub(crate) const DOUBT: u64 = 4;
+pub(crate) const DIRECTORIES: u64 = 5;
 pub(crate) const FIRST_PROPOSAL: u64 = 16;
 
 /// How often a registration that has not come back is repeated.
@@ -159,7 +160,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 station.register_at = None;
                 station.beat_at = None;
             }
-            (REGISTER | HEARTBEAT | SILENT, _) => {}
+            (REGISTER | HEARTBEAT | SILENT | DIRECTORIES, _) => {}
             (DOUBT, delivery) => self.doubts_answered(delivery),
             (proposal, delivery) => self.proposal_answered(proposal, delivery),
         }

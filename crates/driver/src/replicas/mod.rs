@@ -14,6 +14,7 @@
 //! what a connection takes. Messages for many partitions share frames.
 
 mod closest;
+mod directories;
 mod feed;
 mod in_sync;
 mod pull;
@@ -34,6 +35,7 @@ pub(crate) use in_sync::Proposals;
 pub(crate) use pull::{Positions, Rounds, collect};
 pub(crate) use readers::RemoteReaders;
 pub(crate) use repair::Suspects;
+pub(crate) use roles::min_in_sync;
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// A message of another broker, whose word for who it is has been checked.
@@ -70,6 +72,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.propose_in_sync(now);
         self.repeat_positions(now.time);
         self.repair(now.time);
+        self.tell_directories(now.time);
     }
 
     fn my_epoch(&self) -> Option<BrokerEpoch> {

@@ -152,9 +152,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         tracing::info!(topic = %cell.topic, partition = %cell.id.partition, from = %end, to = %end_now,
             "records that were never committed are cut off");
         // The log is cut and the core does not know yet: what cannot be read now ends the replica.
-        let producers = self
-            .producers_of_log(cell, slot, now)
-            .inspect_err(|_| slot.failed = true)?;
+        let producers =
+            self.producers_of_log(cell, slot, now).inspect_err(|_| slot.failed = true)?;
         slot.partition.truncated(end_now, producers);
         self.want_sync(cell, slot);
         Ok(Took::Ask)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use towpath_log::disk::Disk;
-use towpath_metadata::{Image, PartitionState};
-use towpath_model::properties::{BrokerConfig, TopicConfig};
+use towpath_metadata::{Image, PartitionState, Topic};
+use towpath_model::properties::BrokerConfig;
 use towpath_model::{BrokerId, Now, TopicName, TopicPartition};
 use towpath_replication::Lead;
 
@@ -23,18 +23,20 @@ use crate::world::{Clock, Net};
 struct Wanted {
     topic: TopicName,
     state: PartitionState,
-    config: Arc<TopicConfig>,
     broker: BrokerConfig,
+    /// How many must be in sync; the controller reckons with the same number.
+    min_in_sync: u32,
 }
 
 impl Wanted {
     fn of(image: &Image, id: TopicPartition) -> Option<Wanted> {
         let topic = image.topic_by_id(id.topic)?;
         let at = usize::try_from(id.partition.0).ok()?;
+        let state = topic.partitions.get(at)?.clone();
         Some(Wanted {
             topic: topic.name.clone(),
-            state: topic.partitions.get(at)?.clone(),
-            config: Arc::new(image.effective_config(topic)),
+            min_in_sync: min_in_sync(image, topic, &state),
+            state,
             broker: image.broker_config(),
         })
     }
@@ -46,9 +48,14 @@ impl Wanted {
             begun_at: now.time,
             replicas: self.state.replicas.clone(),
             in_sync: self.state.in_sync.iter().copied().collect(),
-            min_insync_replicas: self.config.min_insync_replicas,
+            min_insync_replicas: self.min_in_sync,
         }
     }
+}
+
+/// How many replicas must be in sync for a record to count as committed.
+pub(crate) fn min_in_sync(image: &Image, topic: &Topic, state: &PartitionState) -> u32 {
+    u32::try_from(image.min_in_sync(topic, state)).unwrap_or(u32::MAX)
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
@@ -79,6 +86,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 let PartitionState { partition_epoch, replicas, in_sync, .. } = &wanted.state;
                 let in_sync = in_sync.iter().copied().collect();
                 slot.partition.decided(now, *partition_epoch, replicas, in_sync, out);
+                // It follows from the number of replicas too.
+                slot.partition.configured(wanted.min_in_sync, slot.config.durability, out);
                 return Ok(false);
             }
             if slot.failed || slot.partition.leader_epoch() > wanted.state.leader_epoch {

@@ -179,6 +179,12 @@ impl Cluster {
         self.places.iter().find(|place| place.id.0 == id).expect("it is one of them").kafka
     }
 
+    /// Every broker's address for clients, as clients are configured with them.
+    pub(crate) fn bootstrap(&self) -> String {
+        let addresses = self.places.iter().map(|place| place.kafka.to_string());
+        addresses.collect::<Vec<_>>().join(",")
+    }
+
     /// A connection to a broker's Kafka port.
     pub(crate) fn connect(&self, id: i32) -> Wire {
         Wire::connect(self.kafka(id))

@@ -8,6 +8,7 @@ mod broker;
 mod cluster;
 mod clustered;
 mod clustered_admin;
+mod clustered_client;
 mod configs;
 mod connections;
 mod disks;

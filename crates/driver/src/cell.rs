@@ -32,6 +32,10 @@ pub(crate) struct Cell<D: Disk> {
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(crate) records_in: AtomicU64,
+    /// Those of them that were acknowledged without waiting for anything (`acks=0`).
+    pub(crate) records_acks_none: AtomicU64,
+    /// Those that waited for the leader alone (`acks=1`).
+    pub(crate) records_acks_leader: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
 }

@@ -67,6 +67,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 Effect::TopicDeleted(id) => image.topic_by_id(id).map(|topic| topic.name.clone()),
                 _ => None,
             };
+            if let metadata::Record::Partition { partition, state } = record {
+                self.in_sync_changes.note(&image, *partition, state);
+            }
             image.apply(record);
             effects.push((effect, name));
         }

@@ -121,6 +121,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     self.want_sync(&cell, slot);
                     let records = u64::try_from(header.record_count()).unwrap_or_default();
                     cell.counted.records_in.fetch_add(records, Ordering::Relaxed);
+                    let weakly = match acks {
+                        Acks::None => Some(&cell.counted.records_acks_none),
+                        Acks::Leader => Some(&cell.counted.records_acks_leader),
+                        Acks::All => None,
+                    };
+                    if let Some(weakly) = weakly {
+                        weakly.fetch_add(records, Ordering::Relaxed);
+                    }
                     cell.counted.bytes_in.fetch_add(batch.len() as u64, Ordering::Relaxed);
                     let stamped = header.timestamp_type() == TimestampType::LogAppendTime;
                     (base_offset, header.next_offset(), stamped.then(|| header.max_timestamp()))

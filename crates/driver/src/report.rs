@@ -7,6 +7,7 @@ use towpath_coordinator::groups::Listing;
 use towpath_log::disk::Disk;
 use towpath_model::TopicPartition;
 
+use crate::cell::Counted;
 use crate::driver::Driver;
 use crate::fetch::Position;
 use crate::world::{Clock, Net};
@@ -16,6 +17,10 @@ use crate::world::{Clock, Net};
 pub struct Traffic {
     /// Records that producers appended.
     pub records_in: u64,
+    /// Those of them with `acks=0`: nobody was told whether they were written.
+    pub records_acks_none: u64,
+    /// Those with `acks=1`: lost with the leader, if nobody else has them yet.
+    pub records_acks_leader: u64,
     /// Bytes of their batches.
     pub bytes_in: u64,
     /// Bytes of batches that were read.
@@ -42,6 +47,16 @@ pub struct GroupReport {
     pub rebalances: u64,
 }
 
+fn traffic_of(counted: &Counted) -> Traffic {
+    Traffic {
+        records_in: counted.records_in.load(Ordering::Relaxed),
+        records_acks_none: counted.records_acks_none.load(Ordering::Relaxed),
+        records_acks_leader: counted.records_acks_leader.load(Ordering::Relaxed),
+        bytes_in: counted.bytes_in.load(Ordering::Relaxed),
+        bytes_out: counted.bytes_out.load(Ordering::Relaxed),
+    }
+}
+
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// A partition, if it is led here.
     pub fn report(&self, id: TopicPartition) -> Option<PartitionReport> {
@@ -52,13 +67,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return None;
         }
         drop(slot);
-        let counted = &cell.counted;
-        let traffic = Traffic {
-            records_in: counted.records_in.load(Ordering::Relaxed),
-            bytes_in: counted.bytes_in.load(Ordering::Relaxed),
-            bytes_out: counted.bytes_out.load(Ordering::Relaxed),
-        };
-        Some(PartitionReport { position, size_bytes, traffic })
+        Some(PartitionReport { position, size_bytes, traffic: traffic_of(&cell.counted) })
+    }
+
+    /// What went through a partition that is open here.
+    pub fn traffic(&self, id: TopicPartition) -> Option<Traffic> {
+        self.cell(id).map(|cell| traffic_of(&cell.counted))
     }
 
     /// Every group here. As it is, committed or not: for numbers that people watch.

@@ -200,7 +200,11 @@ async fn append(
         }
         Err(error) => {
             // Its fate is not known: the next Begin resolves it.
-            if !matches!(error, PublishError::TimedOut(_) | PublishError::Stopping) {
+            let may_still_be = matches!(
+                error,
+                PublishError::TimedOut(_) | PublishError::TooFewInSync(_) | PublishError::Stopping
+            );
+            if !may_still_be {
                 tracing::warn!(topic = %topic.name, %error, "a message from HTTP is in doubt");
             }
             Err(refusals::of_publish(&error))

@@ -84,7 +84,7 @@ pub(crate) fn of_publish(error: &PublishError) -> ApiError {
             )
         }
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce(refusal),
-        PublishError::TimedOut(_) => ApiError::new(Code::NotCommittedInTime, text).with_help(
+        PublishError::TimedOut(_) | PublishError::TooFewInSync(_) => ApiError::new(Code::NotCommittedInTime, text).with_help(
             "it may have been published or not; with producer_id and sequence a repeat is safe",
         ),
         PublishError::Stopping => ApiError::new(Code::Stopping, text),

@@ -33,6 +33,12 @@ struct ShownPartition {
     log_start_offset: i64,
     high_watermark: i64,
     size_bytes: u64,
+    /// Messages that Kafka producers and HTTP appended since this broker serves the partition.
+    records_in: u64,
+    /// Those with `acks=0`: nobody was told whether they were written.
+    records_acks_none: u64,
+    /// Those with `acks=1`: lost with the leader, if nobody else has them yet.
+    records_acks_leader: u64,
     /// Where the topic is compacted.
     #[serde(skip_serializing_if = "Option::is_none")]
     compaction: Option<ShownCompaction>,
@@ -112,11 +118,15 @@ fn promise(durability: Durability) -> &'static str {
 fn partition(app: &App, topic: TopicId, index: i32) -> Option<ShownPartition> {
     let id = TopicPartition { topic, partition: PartitionIndex(index) };
     let position = app.node.driver().position(id, None).ok()?;
+    let traffic = app.node.driver().traffic(id).unwrap_or_default();
     Some(ShownPartition {
         partition: index,
         log_start_offset: position.log_start_offset.0,
         high_watermark: position.high_watermark.0,
         size_bytes: app.node.driver().size_bytes(id).unwrap_or_default(),
+        records_in: traffic.records_in,
+        records_acks_none: traffic.records_acks_none,
+        records_acks_leader: traffic.records_acks_leader,
         compaction: app.node.driver().compaction_of(id).map(|compaction| ShownCompaction {
             clean_offset: compaction.state.clean.0,
             dirty_ratio: compaction.state.dirty_ratio(),

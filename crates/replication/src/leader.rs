@@ -343,6 +343,13 @@ impl Leader {
         self.followers.iter().map(|(broker, follower)| (*broker, follower.view()))
     }
 
+    /// Whether fewer replicas are in sync than `min.insync.replicas` asks for: nothing is committed
+    /// until there are more.
+    #[must_use]
+    pub fn lacks_in_sync_replicas(&self) -> bool {
+        self.in_sync_count() < self.effective_min_insync_replicas()
+    }
+
     /// The idempotent producers of this partition.
     #[must_use]
     pub fn producers(&self) -> &Producers {

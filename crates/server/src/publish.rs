@@ -65,6 +65,11 @@ pub enum PublishError {
     /// Appended, but not committed in time.
     #[error("the batch was not committed within {0:?}; it may still be")]
     TimedOut(Duration),
+    /// Appended, but too few replicas are in sync to commit it.
+    #[error(
+        "the batch was not committed within {0:?}: too few replicas are in sync; it may still be"
+    )]
+    TooFewInSync(Duration),
     /// Appended, but the broker stops.
     #[error("the broker is stopping; the batch may be lost")]
     Stopping,
@@ -72,6 +77,7 @@ pub enum PublishError {
 
 /// A batch that was appended and whose acknowledgement may still have to wait.
 pub struct Appended {
+    id: TopicPartition,
     produced: Produced,
     wait: Option<Wait>,
 }
@@ -185,7 +191,7 @@ impl Node {
             self.metrics().records_appended.inc_by(records);
             self.metrics().record_bytes_appended.inc_by(bytes.len() as u64);
         }
-        Ok(Appended { produced, wait: produced.is_pending.then_some(wait) })
+        Ok(Appended { id, produced, wait: produced.is_pending.then_some(wait) })
     }
 
     /// Checks a batch, and gives it anew where the topic wants another codec.
@@ -211,6 +217,17 @@ impl Node {
         })
     }
 
+    /// Why a batch is not committed by now.
+    fn not_committed(&self, id: TopicPartition, limit: Duration) -> PublishError {
+        let lacks = self.driver().with_partition(id, |partition| {
+            partition.leader().is_some_and(|leader| leader.lacks_in_sync_replicas())
+        });
+        match lacks {
+            Some(true) => PublishError::TooFewInSync(limit),
+            _ => PublishError::TimedOut(limit),
+        }
+    }
+
     /// Waits until an appended batch is as safe as was asked for, at most `limit`.
     ///
     /// # Errors
@@ -223,7 +240,7 @@ impl Node {
         let settled = appended.settled();
         if let Some(mut wait) = appended.wait {
             let answer = tokio::time::timeout(limit, wait.answer()).await;
-            match answer.map_err(|_| PublishError::TimedOut(limit))? {
+            match answer.map_err(|_| self.not_committed(appended.id, limit))? {
                 Some(Delivery::Wait(Outcome::Reached)) => {}
                 Some(Delivery::Wait(Outcome::StorageFailed)) => {
                     return Err(PublishError::StorageFailed);

@@ -5,7 +5,6 @@
 //! command needs no second address. Against a Kafka, or where the port cannot be reached, these
 //! numbers are missing, and the reason is kept.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -92,10 +91,16 @@ struct ShownTopic {
     partitions: Vec<ShownPartition>,
 }
 
+/// What a broker tells of a partition that it leads.
 #[derive(Deserialize)]
-struct ShownPartition {
-    partition: i32,
-    compaction: Option<Compaction>,
+pub(crate) struct ShownPartition {
+    pub(crate) partition: i32,
+    pub(crate) compaction: Option<Compaction>,
+    /// Records appended with `acks=0` and with `acks=1` since the broker serves the partition.
+    #[serde(default)]
+    pub(crate) records_acks_none: i64,
+    #[serde(default)]
+    pub(crate) records_acks_leader: i64,
 }
 
 #[derive(Deserialize)]
@@ -140,14 +145,10 @@ impl BrokerApi {
         Ok(all)
     }
 
-    /// How far the partitions of a topic are compacted that this broker leads.
-    pub(crate) async fn compactions(
-        &self,
-        topic: &str,
-    ) -> Result<BTreeMap<i32, Compaction>, String> {
+    /// The partitions of a topic that this broker leads.
+    pub(crate) async fn partitions(&self, topic: &str) -> Result<Vec<ShownPartition>, String> {
         let shown: Option<ShownTopic> = self.get(&format!("/topics/{}", encoded(topic))).await?;
-        let partitions = shown.map_or_else(Vec::new, |shown| shown.partitions);
-        Ok(partitions.into_iter().filter_map(|p| Some((p.partition, p.compaction?))).collect())
+        Ok(shown.map_or_else(Vec::new, |shown| shown.partitions))
     }
 
     /// What is wrong with the broker's data directories, in its own words.

@@ -4,6 +4,7 @@
 //! the caller's back except where asking twice cannot do harm.
 
 mod configs;
+mod eligible;
 mod groups;
 mod log_dirs;
 mod topics;

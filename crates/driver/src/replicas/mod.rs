@@ -20,6 +20,7 @@ mod in_sync;
 mod pull;
 mod readers;
 mod repair;
+mod report;
 mod roles;
 
 use towpath_broker::peer::PeerMessage;
@@ -35,6 +36,8 @@ pub(crate) use in_sync::Proposals;
 pub(crate) use pull::{Positions, Rounds, collect};
 pub(crate) use readers::RemoteReaders;
 pub(crate) use repair::Suspects;
+pub(crate) use report::InSyncChanges;
+pub use report::ReplicationReport;
 pub(crate) use roles::min_in_sync;
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {

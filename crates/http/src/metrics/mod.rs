@@ -7,6 +7,7 @@
 mod exposition;
 mod groups;
 mod kafka_exporter;
+mod replication;
 mod survey;
 mod topics;
 
@@ -143,6 +144,7 @@ fn exposition(app: &App, names: Option<Names>) -> String {
     let survey = Survey::take(&app.node);
     let mut out = Exposition::after(body);
     if names != Some(Names::KafkaExporter) {
+        replication::write(&mut out, &app.node.driver().replication_report());
         topics::write(&mut out, &survey);
         groups::write(&mut out, &survey);
     }

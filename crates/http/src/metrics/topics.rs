@@ -13,7 +13,7 @@ struct Column {
     of: fn(&PartitionReport) -> u64,
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 9] = [
     Column {
         name: "towpath_topic_log_start_offset",
         kind: Kind::Gauge,
@@ -46,6 +46,18 @@ const COLUMNS: [Column; 7] = [
         kind: Kind::Counter,
         help: "Records appended to a topic",
         of: |report| report.traffic.records_in,
+    },
+    Column {
+        name: "towpath_topic_in_records_acks_none",
+        kind: Kind::Counter,
+        help: "Records appended with acks=0: nobody was told whether they were written",
+        of: |report| report.traffic.records_acks_none,
+    },
+    Column {
+        name: "towpath_topic_in_records_acks_leader",
+        kind: Kind::Counter,
+        help: "Records appended with acks=1: lost with the leader if nobody else has them yet",
+        of: |report| report.traffic.records_acks_leader,
     },
     Column {
         name: "towpath_topic_in_bytes",

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use towpath_driver::{Formation, Settings};
+use towpath_driver::{Formation, ReplicationReport, Settings};
 use towpath_log::Identity;
 use towpath_metadata::{Address, Image, PartitionState, Role};
 use towpath_model::{BrokerId, PartitionIndex, TopicPartition, Uuid};
@@ -177,6 +177,11 @@ impl Cluster {
     /// Where a broker listens for clients.
     pub(crate) fn kafka(&self, id: i32) -> SocketAddr {
         self.places.iter().find(|place| place.id.0 == id).expect("it is one of them").kafka
+    }
+
+    /// How replication does, as a broker says that runs.
+    pub(crate) fn replication(&self, id: i32) -> ReplicationReport {
+        self.running[&BrokerId(id)].node.driver().replication_report()
     }
 
     /// Every broker's address for clients, as clients are configured with them.

@@ -1,10 +1,11 @@
 //! What clients are told of a cluster, whichever of its brokers they ask.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use towpath_protocol::ErrorCode;
+use towpath_model::BrokerId;
 use towpath_protocol::messages::*;
+use towpath_protocol::{ApiKey, ErrorCode};
 
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::wire::{batch, code, fetch_request, produce_request};
@@ -227,4 +228,42 @@ fn a_broker_that_is_gone_is_fenced_its_replicas_offline_and_still_eligible() {
     cluster.start_again(3);
     cluster.in_sync("topic", 0, &[1, 2, 3]);
     assert_eq!(wire.produce("topic", &batch(&["again"])).error, ErrorCode::None);
+}
+
+/// The leader has the batch when it learns that a follower is gone.
+#[test]
+fn replication_is_reported_and_a_batch_that_too_few_replicas_hold_is_named_so() {
+    let mut cluster = Cluster::start();
+    cluster.create("topic", &[&[1, 2, 3]], &[("min.insync.replicas", "3")]);
+    cluster.in_sync("topic", 0, &[1, 2, 3]);
+    assert_eq!(cluster.connect(1).produce("topic", &batch(&["a"])).error, ErrorCode::None);
+    let controllers = (1..=3).filter(|id| cluster.replication(*id).is_controller);
+    assert_eq!(controllers.count(), 1);
+    let before = cluster.replication(1);
+    assert_eq!((before.under_replicated, before.under_min_in_sync, before.leaderless), (0, 0, 0));
+    assert_eq!((before.led, before.held), (1, 1));
+    let none = [(BrokerId(2), 0), (BrokerId(3), 0)];
+    crate::peer_transport::eventually(|| cluster.replication(1).lags == BTreeMap::from(none));
+
+    cluster.kill(3);
+    // Not refused at once: the leader still believes that three are in sync.
+    let mut waiting = cluster.connect(1);
+    let late = batch(&["b"]);
+    let mut request = produce_request("topic", 0, -1, &late);
+    request.timeout_ms = 8_000;
+    waiting.send(9, &request);
+    cluster.in_sync("topic", 0, &[1, 2]);
+    let answer = waiting.receive(ApiKey::Produce, 9);
+    let error = crate::wire::produced(&answer).error;
+    assert_eq!(error, ErrorCode::NotEnoughReplicasAfterAppend);
+
+    let after = cluster.replication(1);
+    assert_eq!((after.under_replicated, after.under_min_in_sync, after.leaderless), (1, 1, 0));
+    assert_eq!(after.in_sync_shrinks, before.in_sync_shrinks + 1);
+    assert_eq!(after.lags[&BrokerId(3)], 1);
+    cluster.start_again(3);
+    cluster.in_sync("topic", 0, &[1, 2, 3]);
+    let again = cluster.replication(1);
+    assert_eq!(again.in_sync_expands, before.in_sync_expands + 1);
+    assert_eq!((again.under_replicated, again.under_min_in_sync), (0, 0));
 }

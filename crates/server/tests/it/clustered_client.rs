@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use towpath_client::{
-    ClientConfig, Cluster as Client, GroupConfig, GroupConsumer, OffsetReset, OutgoingRecord,
-    Producer, ProducerConfig, Record,
+    Admin, ClientConfig, Cluster as Client, GroupConfig, GroupConsumer, OffsetReset,
+    OutgoingRecord, Producer, ProducerConfig, Record,
 };
 
 use crate::cluster::Cluster;
@@ -81,4 +81,23 @@ fn producer_and_consumer_follow_leaders_and_coordinators_from_broker_to_broker()
     runtime.block_on(receive(&mut consumer, &mut seen, 150));
     runtime.block_on(consumer.close()).unwrap();
     runtime.block_on(producer.close(PATIENCE)).unwrap();
+}
+
+#[test]
+fn brokers_that_could_lead_without_loss_are_named() {
+    let mut cluster = Cluster::start();
+    cluster.create("topic", &[&[1, 2, 3]], &[("min.insync.replicas", "3")]);
+    cluster.in_sync("topic", 0, &[1, 2, 3]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let config = ClientConfig::new(&cluster.bootstrap()).unwrap();
+    let admin = Admin::new(runtime.block_on(Client::connect(config)).unwrap());
+    assert!(runtime.block_on(admin.eligible_leaders("topic")).unwrap().is_empty());
+    cluster.kill(3);
+    cluster.in_sync("topic", 0, &[1, 2]);
+    let eligible = runtime.block_on(admin.eligible_leaders("topic")).unwrap();
+    let named: Vec<(i32, Vec<i32>)> = eligible
+        .into_iter()
+        .map(|(partition, brokers)| (partition.0, brokers.into_iter().map(|id| id.0).collect()))
+        .collect();
+    assert_eq!(named, [(0, vec![3])]);
 }

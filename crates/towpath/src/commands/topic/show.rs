@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use towpath_client::{ConfigEntry, LogDir, Partition, Resource, Topic, TopicPartition};
 
-use crate::broker_api::{BrokerApi, Compaction};
+use crate::broker_api::{BrokerApi, Compaction, ShownPartition};
 use crate::commands::config::config_table;
 use crate::complete;
 use crate::failure::{Exit, Outcome};
@@ -35,12 +35,16 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
     let extents = session.extents(&led).await?;
     let dirs = session.admin.log_dirs(Some(&args.topic)).await?;
     let bytes = stored_bytes(&dirs);
+    // Brokers of others do not all tell.
+    let eligible = session.admin.eligible_leaders(&args.topic).await.unwrap_or_default();
+    let shown = shown_by_leaders(session, &topic).await;
 
     let columns = [
         "partition",
         "leader",
         "replicas",
         "in_sync",
+        "eligible",
         "start_offset",
         "end_offset",
         "records",
@@ -56,6 +60,7 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
             Cell::or_none(partition.leader.map(|id| id.0)),
             Cell::list(partition.replicas.iter().map(|id| id.0)),
             Cell::list(partition.in_sync.iter().map(|id| id.0)),
+            Cell::list(eligible.get(&partition.index).into_iter().flatten().map(|id| id.0)),
             Cell::or_none(extent.map(|extent| extent.start.0)),
             Cell::or_none(extent.map(|extent| extent.end.0)),
             extent.map_or_else(Cell::none, |extent| Cell::count(extent.records())),
@@ -74,16 +79,35 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
         .field("records", Cell::count(records))
         .field("bytes", Cell::bytes(bytes.values().sum()))
         .field("durability", promise(&topic, &configs))
+        .field("records_acks_0", weak(&shown, |partition| partition.records_acks_none))
+        .field("records_acks_1", weak(&shown, |partition| partition.records_acks_leader))
         .table(partitions)
-        .table(compaction_table(session, &topic, &configs).await)
+        .table(compaction_table(shown, &configs))
         .table(config_table(configs.iter().filter(|entry| args.all || entry.is_override())));
     session.print(&report)?;
     Ok(Exit::Ok)
 }
 
+/// What the leaders of a topic's partitions tell over HTTP; nothing of those that do not.
+async fn shown_by_leaders(session: &Session, topic: &Topic) -> Vec<ShownPartition> {
+    let leaders: BTreeSet<_> = topic.partitions.iter().filter_map(|p| p.leader).collect();
+    let mut shown = Vec::new();
+    for leader in leaders {
+        let api = BrokerApi::of(session, leader).await;
+        shown.extend(api.partitions(&topic.name).await.unwrap_or_default());
+    }
+    shown
+}
+
+/// Records that were acknowledged for less than the topic promises, since their leaders serve them;
+/// nothing where no leader tells.
+fn weak(shown: &[ShownPartition], of: fn(&ShownPartition) -> i64) -> Cell {
+    if shown.is_empty() { Cell::none() } else { Cell::count(shown.iter().map(of).sum()) }
+}
+
 /// How far each partition of a compacted topic is; empty for other topics, and where the broker does
 /// not tell.
-async fn compaction_table(session: &Session, topic: &Topic, configs: &[ConfigEntry]) -> Table {
+fn compaction_table(shown: Vec<ShownPartition>, configs: &[ConfigEntry]) -> Table {
     let columns = ["partition", "clean_offset", "dirty_ratio", "last_compaction", "stopped"];
     let mut table = Table::new("compaction", &columns);
     let policy = configs.iter().find(|entry| entry.name == "cleanup.policy");
@@ -91,12 +115,8 @@ async fn compaction_table(session: &Session, topic: &Topic, configs: &[ConfigEnt
     if !policy.split(',').any(|word| word.trim() == "compact") {
         return table;
     }
-    let leaders: BTreeSet<_> = topic.partitions.iter().filter_map(|p| p.leader).collect();
-    let mut found = BTreeMap::new();
-    for leader in leaders {
-        let api = BrokerApi::of(session, leader).await;
-        found.extend(api.compactions(&topic.name).await.unwrap_or_default());
-    }
+    let found: BTreeMap<i32, Compaction> =
+        shown.into_iter().filter_map(|p| Some((p.partition, p.compaction?))).collect();
     for (partition, Compaction { clean_offset, dirty_ratio, last_run_ms, stopped }) in found {
         table.row(vec![
             partition.into(),

@@ -183,7 +183,7 @@ impl BrokerApi {
 }
 
 /// The broker's own checks; what else is amiss is about directories.
-const CHECKS: [&str; 3] = ["started", "not stopping", "data directory"];
+const CHECKS: [&str; 4] = ["started", "not stopping", "data directory", "known to the cluster"];
 
 /// Of an answer to `/readyz`, a line each.
 fn problems_in(answer: &str) -> Vec<String> {

@@ -24,7 +24,7 @@ const DIALLER: &[u8] = b"towpath peer 1 dialler";
 const ACCEPTER: &[u8] = b"towpath peer 1 accepter";
 
 /// Where the secret comes from, for messages.
-pub(crate) const SECRET_SETTING: &str = "--cluster-secret-file or TOWPATH_CLUSTER_SECRET";
+pub(crate) const SECRET_SETTING: &str = "--peer-secret-file or TOWPATH_PEER_SECRET";
 
 /// Why there is no connection between two brokers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -131,6 +131,7 @@ pub(super) async fn join(
         };
         let Formed { cluster_id: id, formation } = formed;
         cluster_id.set(&id);
+        peers.introduce_again();
         start.driver.formation = formation;
         start.identity = Some(Identity { cluster_id: id, node_id: me, directory_id });
     } else if cluster.company != Company::Alone {

@@ -72,7 +72,7 @@ pub(crate) enum Command {
     /// Run one node for development: loopback, topics appear when they are used
     Dev(dev::DevArgs),
     /// Run a server
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Send records: from the command line, or lines from standard input
     #[command(alias = "produce")]
     Send(send::SendArgs),

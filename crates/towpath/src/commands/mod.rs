@@ -26,7 +26,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
     let global = cli.global;
     let outcome = match cli.command {
         Command::Dev(args) => dev::run(&global, args),
-        Command::Serve(args) => serve::run(&global, args),
+        Command::Serve(args) => serve::run(&global, *args),
         Command::Completion(args) => completion::run(&args),
         Command::Verify(args) => {
             log_to_stderr(&global);

@@ -62,6 +62,8 @@ pub enum Code {
     EncodingNotSupported,
     /// There are no records at this offset.
     OffsetOutOfRange,
+    /// A broker was asked for what another one leads; nothing has been done.
+    Misdirected,
     /// The headers are larger, or more, than the limit.
     HeadersTooLarge,
     /// A limit of the cluster is reached, such as the number of topics.
@@ -90,7 +92,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 37] = [
+    pub const ALL: [Code; 38] = [
         Code::InvalidJson,
         Code::InvalidRequest,
         Code::InvalidParameter,
@@ -116,6 +118,7 @@ impl Code {
         Code::MessageTooLarge,
         Code::EncodingNotSupported,
         Code::OffsetOutOfRange,
+        Code::Misdirected,
         Code::HeadersTooLarge,
         Code::LimitReached,
         Code::RecordsDamaged,
@@ -159,6 +162,7 @@ impl Code {
             Code::MessageTooLarge => "MESSAGE_TOO_LARGE",
             Code::EncodingNotSupported => "ENCODING_NOT_SUPPORTED",
             Code::OffsetOutOfRange => "OFFSET_OUT_OF_RANGE",
+            Code::Misdirected => "MISDIRECTED",
             Code::HeadersTooLarge => "HEADERS_TOO_LARGE",
             Code::LimitReached => "LIMIT_REACHED",
             Code::RecordsDamaged => "RECORDS_DAMAGED",
@@ -198,6 +202,7 @@ impl Code {
             Code::BodyTooLarge | Code::MessageTooLarge => 413,
             Code::EncodingNotSupported => 415,
             Code::OffsetOutOfRange => 416,
+            Code::Misdirected => 421,
             Code::HeadersTooLarge => 431,
             Code::LimitReached => 422,
             Code::RecordsDamaged | Code::Internal => 500,

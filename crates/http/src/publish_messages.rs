@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 use tokio::task::JoinSet;
 use towpath_driver::Clock;
@@ -23,9 +24,11 @@ use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
 use crate::body::read_body;
 use crate::captured::Captured;
+use crate::forward::{is_hop, leader_of, misdirected};
 use crate::limits::COMMIT_WAIT_MAX;
 use crate::message::{NewMessage, Publish, PublishedMessage};
 use crate::partition_choice::choose;
+use crate::publish_elsewhere;
 use crate::publisher::{self, Sequenced};
 use crate::refusals;
 
@@ -62,14 +65,14 @@ pub(crate) async fn handle(
 ) -> Result<Response, ApiError> {
     let (bytes, share) = read_body(&app.memory, &headers, body).await?;
     let publish = Publish::parse(&bytes)?;
-    drop(bytes);
     let topic = app.topic_to_publish_to(&topic).await?;
     let (messages, is_one) = match publish {
         Publish::One(message) => (vec![message], true),
         Publish::Many(messages) => (messages, false),
     };
     let started = std::time::Instant::now();
-    let results = publish_all(&app, &topic, messages).await?;
+    let written = (!is_hop(&headers)).then_some(bytes);
+    let results = publish_all(&app, &topic, messages, written).await?;
     app.metrics.publish_seconds.observe(started.elapsed().as_secs_f64());
     drop(share);
     if is_one {
@@ -97,11 +100,12 @@ fn answer_many(results: Vec<Result<PublishedMessage, ApiError>>) -> Response {
 }
 
 /// Publishes all messages; the results are in their order. Nothing is published when one of them
-/// names a partition that does not exist.
+/// names a partition that does not exist. `written`: the body, where other brokers may be asked.
 async fn publish_all(
     app: &App,
     topic: &TopicView,
     messages: Vec<NewMessage>,
+    written: Option<Bytes>,
 ) -> Result<Vec<Result<PublishedMessage, ApiError>>, ApiError> {
     let turn = app.turns.next();
     let mut results: Results = messages.iter().map(|_| None).collect();
@@ -118,10 +122,38 @@ async fn publish_all(
             }
         }
     }
-    publish_plain(app, topic, plain, &mut results).await;
+    let elsewhere = led_elsewhere(app, topic, &mut plain);
+    match written {
+        None if !elsewhere.is_empty() => return Err(misdirected(app.node.driver().broker_id())),
+        None => publish_plain(app, topic, plain, &mut results).await,
+        Some(body) => {
+            let (published, ()) = tokio::join!(
+                publish_elsewhere::publish(app, topic, &body, elsewhere),
+                publish_plain(app, topic, plain, &mut results)
+            );
+            published.into_iter().for_each(|(index, result)| results[index] = Some(result));
+        }
+    }
     publish_sequenced(app, topic, sequenced, &mut results).await;
     let lost = || Err(ApiError::new(Code::Internal, "the message was not published"));
     Ok(results.into_iter().map(|result| result.unwrap_or_else(lost)).collect())
+}
+
+/// Takes out the messages whose partitions other brokers lead.
+fn led_elsewhere(
+    app: &App,
+    topic: &TopicView,
+    plain: &mut BTreeMap<PartitionIndex, Vec<(usize, NewMessage)>>,
+) -> Vec<(usize, PartitionIndex)> {
+    let me = app.node.driver().broker_id();
+    let is_elsewhere = |partition: &PartitionIndex| {
+        leader_of(app, topic.partition(*partition)).is_some_and(|leader| leader != me)
+    };
+    let elsewhere = plain.extract_if(.., |partition, _| is_elsewhere(partition));
+    let indices = |(partition, messages): (PartitionIndex, Vec<(usize, NewMessage)>)| {
+        messages.into_iter().map(move |(index, _)| (index, partition))
+    };
+    elsewhere.flat_map(indices).collect()
 }
 
 async fn publish_sequenced(

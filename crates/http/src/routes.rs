@@ -15,9 +15,9 @@ use crate::api_error::{ApiError, Code};
 use crate::app::App;
 use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX};
 use crate::{
-    commit_offsets, committed_offsets, create_topic, delete_topic, find_offsets, front_page,
-    group_lag, health, list_groups, list_losses, list_topics, metrics, openapi, publish_messages,
-    read_messages, show_topic,
+    commit_offsets, committed_offsets, create_topic, delete_topic, find_offsets, forward,
+    front_page, group_lag, health, list_groups, list_losses, list_topics, metrics, openapi,
+    publish_messages, read_messages, show_topic,
 };
 
 /// One operation.
@@ -69,6 +69,7 @@ pub(crate) fn router(app: App) -> Router {
     router
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
+        .layer(middleware::from_fn_with_state(app.clone(), forward::route))
         .layer(middleware::from_fn_with_state(app.clone(), admit))
         .with_state(app)
 }

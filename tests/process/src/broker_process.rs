@@ -256,6 +256,11 @@ impl Starting {
         }
     }
 
+    /// Everything it has logged so far.
+    pub fn log(&self) -> String {
+        self.running.log()
+    }
+
     /// Kills it with signal 9, ready or not.
     pub fn kill(mut self) -> Result<()> {
         self.running.kill()

@@ -1,5 +1,6 @@
 //! The product's promises, seen from outside of its process. One binary, so that it links once.
 
+mod cluster;
 mod compaction;
 mod costs;
 mod first_minute;

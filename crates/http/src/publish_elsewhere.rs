@@ -1,0 +1,244 @@
+//! Messages for partitions that other brokers lead: passed on, one request for each broker.
+
+use std::collections::BTreeMap;
+
+use axum::body::to_bytes;
+use axum::http::{Method, StatusCode};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::time::{Duration, sleep};
+use towpath_model::{BrokerId, PartitionIndex};
+
+use crate::api_error::{ApiError, Code};
+use crate::app::{App, TopicView};
+use crate::body::parse_json;
+use crate::forward::{NotAsked, ask, leader_of, misdirected};
+use crate::limits::BODY_BYTES_MAX;
+use crate::message::PublishedMessage;
+
+/// How long the metadata has to follow a change before brokers are asked again.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// A message that goes elsewhere: its place in the request, and its partition.
+type Elsewhere = (usize, PartitionIndex);
+type Outcome = (usize, Result<PublishedMessage, ApiError>);
+
+/// A body as it was written: one message or several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Many { messages: Vec<Map<String, Value>> },
+    One(Map<String, Value>),
+}
+
+/// What a broker says became of a message.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Failed { error: Failed },
+    Published { partition: i32, offset: i64, timestamp: i64 },
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    code: String,
+    message: String,
+    help: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Results { results: Vec<Entry> },
+    Failed { error: Failed },
+}
+
+impl Failed {
+    fn into_error(self) -> ApiError {
+        let code = Code::ALL.into_iter().find(|code| code.as_str() == self.code);
+        let error = ApiError::new(code.unwrap_or(Code::Internal), self.message);
+        match self.help {
+            Some(help) => error.with_help(help),
+            None => error,
+        }
+    }
+}
+
+/// Publishes messages of `body` that other brokers lead the partitions of.
+pub(crate) async fn publish(
+    app: &App,
+    topic: &TopicView,
+    body: &Bytes,
+    mut rest: Vec<Elsewhere>,
+) -> Vec<Outcome> {
+    if rest.is_empty() {
+        return Vec::new();
+    }
+    let written = match parse_json::<Written>(body) {
+        Ok(Written::Many { messages }) => messages,
+        Ok(Written::One(message)) => vec![message],
+        Err(error) => return rest.into_iter().map(|(at, _)| (at, Err(error.clone()))).collect(),
+    };
+    let mut done = Vec::with_capacity(rest.len());
+    for is_last in [false, true] {
+        rest = publish_once(app, topic, &written, rest, &mut done).await;
+        if rest.is_empty() || is_last {
+            break;
+        }
+        sleep(LOOK_AGAIN_AFTER).await;
+    }
+    done.extend(rest.into_iter().map(|(at, partition)| {
+        let error = match leader_of(app, topic.partition(partition)) {
+            Some(leader) => misdirected(leader),
+            None => {
+                let text = format!("partition {} of {} has no leader", partition.0, topic.name);
+                ApiError::new(Code::Unavailable, text).with_help("try again")
+            }
+        };
+        (at, Err(error))
+    }));
+    done
+}
+
+/// Asks every broker once, all at the same time; gives back what none of them has taken.
+async fn publish_once(
+    app: &App,
+    topic: &TopicView,
+    written: &[Map<String, Value>],
+    messages: Vec<Elsewhere>,
+    done: &mut Vec<Outcome>,
+) -> Vec<Elsewhere> {
+    let mut left = Vec::new();
+    let mut by_leader: BTreeMap<BrokerId, Vec<Elsewhere>> = BTreeMap::new();
+    for one in messages {
+        match leader_of(app, topic.partition(one.1)) {
+            Some(leader) => by_leader.entry(leader).or_default().push(one),
+            None => left.push(one),
+        }
+    }
+    let mut asked = Vec::new();
+    for (leader, messages) in by_leader {
+        let body = body_of(written, &messages);
+        let (app, path) = (app.clone(), format!("/topics/{}/messages", topic.name));
+        let task = tokio::spawn(async move { ask_for(&app, leader, &path, body).await });
+        asked.push((messages, task));
+    }
+    for (messages, task) in asked {
+        match task.await {
+            Ok(Some(Ok(results))) if results.len() == messages.len() => {
+                done.extend(messages.into_iter().map(|(at, _)| at).zip(results));
+            }
+            Ok(Some(Err(error))) => {
+                done.extend(messages.into_iter().map(|(at, _)| (at, Err(error.clone()))));
+            }
+            Ok(None) => left.extend(messages),
+            _ => done.extend(messages.into_iter().map(|(at, _)| {
+                let error = ApiError::new(Code::Internal, "a broker answered something else");
+                (at, Err(error))
+            })),
+        }
+    }
+    left
+}
+
+/// The messages as they were written, each with the partition that was chosen for it here.
+fn body_of(written: &[Map<String, Value>], messages: &[Elsewhere]) -> Bytes {
+    let named = messages.iter().filter_map(|(at, partition)| {
+        let mut message = written.get(*at)?.clone();
+        message.insert("partition".to_owned(), partition.0.into());
+        Some(Value::Object(message))
+    });
+    let mut body = Map::new();
+    body.insert("messages".to_owned(), Value::Array(named.collect()));
+    Value::Object(body).to_string().into()
+}
+
+/// `None`: the broker has not taken them.
+async fn ask_for(
+    app: &App,
+    leader: BrokerId,
+    path: &str,
+    body: Bytes,
+) -> Option<Result<Vec<Result<PublishedMessage, ApiError>>, ApiError>> {
+    let response = match ask(app, leader, &Method::POST, path, body).await {
+        Ok(response) => response,
+        Err(NotAsked::NotSent(_)) => return None,
+        Err(NotAsked::NotAnswered(error)) => return Some(Err(in_doubt(error))),
+    };
+    if response.status() == StatusCode::MISDIRECTED_REQUEST {
+        return None;
+    }
+    let broke_off = |_| {
+        let message = format!("the answer of broker {leader} broke off");
+        in_doubt(ApiError::new(Code::NotCommittedInTime, message))
+    };
+    let bytes = to_bytes(response.into_body(), BODY_BYTES_MAX).await.map_err(broke_off);
+    let answer = bytes.and_then(|bytes| parse_json::<Answer>(&bytes));
+    Some(answer.and_then(|answer| match answer {
+        Answer::Results { results } => Ok(results.into_iter().map(Entry::into_result).collect()),
+        Answer::Failed { error } => Err(error.into_error()),
+    }))
+}
+
+fn in_doubt(error: ApiError) -> ApiError {
+    ApiError::new(Code::NotCommittedInTime, error.message).with_help(
+        "it may have been published or not; with producer_id and sequence a repeat is safe",
+    )
+}
+
+impl Entry {
+    fn into_result(self) -> Result<PublishedMessage, ApiError> {
+        match self {
+            Entry::Failed { error } => Err(error.into_error()),
+            Entry::Published { partition, offset, timestamp } => {
+                Ok(PublishedMessage { partition, offset, timestamp })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> Vec<Map<String, Value>> {
+        match serde_json::from_str(text).unwrap() {
+            Written::Many { messages } => messages,
+            Written::One(message) => vec![message],
+        }
+    }
+
+    #[test]
+    fn messages_are_passed_on_as_they_were_written_with_their_partition() {
+        let many =
+            written(r#"{"messages":[{"value":"a"},{"value":null,"key":"k"},{"value":"c"}]}"#);
+        let body = body_of(&many, &[(1, PartitionIndex(7)), (2, PartitionIndex(0))]);
+        let expected =
+            r#"{"messages":[{"key":"k","partition":7,"value":null},{"partition":0,"value":"c"}]}"#;
+        assert_eq!(body, expected);
+        let one = written(r#"{"value":"a"}"#);
+        assert_eq!(
+            body_of(&one, &[(0, PartitionIndex(3))]),
+            r#"{"messages":[{"partition":3,"value":"a"}]}"#
+        );
+    }
+
+    #[test]
+    fn answers_are_read_entry_by_entry() {
+        let text = r#"{"results":[{"partition":1,"offset":2,"timestamp":3},
+            {"error":{"code":"DISK_FULL","message":"m","help":"h"}}],
+            "error":{"code":"DISK_FULL","message":"m","help":"h"}}"#;
+        let Answer::Results { results } = serde_json::from_str(text).unwrap() else {
+            panic!("these are results")
+        };
+        let results: Vec<_> = results.into_iter().map(Entry::into_result).collect();
+        assert_eq!(results[0].as_ref().unwrap().offset, 2);
+        assert_eq!(results[1].as_ref().unwrap_err().code, Code::DiskFull);
+        let text = r#"{"error":{"code":"TOPIC_NOT_FOUND","message":"m"}}"#;
+        let Answer::Failed { error } = serde_json::from_str(text).unwrap() else {
+            panic!("it failed as a whole")
+        };
+        assert_eq!(error.into_error().code, Code::TopicNotFound);
+    }
+}

@@ -59,9 +59,11 @@ impl Cluster {
         self.start(id).arguments(["--cluster", &all.join(",")])
     }
 
-    /// One more.
+    /// One more. It names all members: the controller has to hear of it.
     fn joiner(&self, id: i32) -> Start {
-        self.start(id).arguments(["--join", &self.places[0].peer.to_string()])
+        let first = self.places.iter().take(3);
+        let all: Vec<String> = first.map(|place| place.peer.to_string()).collect();
+        self.start(id).arguments(["--join", &all.join(",")])
     }
 
     /// Runs a command that knows the first three brokers.

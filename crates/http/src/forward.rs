@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -93,15 +94,15 @@ pub(crate) fn is_hop(headers: &HeaderMap) -> bool {
 pub(crate) async fn route(
     State(app): State<App>,
     matched: Option<MatchedPath>,
-    parameters: RawPathParams,
+    parameters: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
     next: Next,
 ) -> Response {
     let me = app.node.driver().broker_id();
     let route = matched.as_ref().map_or("", MatchedPath::as_str);
-    let Some(subject) = Subject::of(route, request.method(), &parameters) else {
-        return next.run(request).await;
-    };
+    // What cannot be read is for the action to refuse, in its own words.
+    let subject = parameters.ok().and_then(|p| Subject::of(route, request.method(), &p));
+    let Some(subject) = subject else { return next.run(request).await };
     match subject.owner(&app) {
         Some(owner) if owner != me && is_hop(request.headers()) => misdirected(me).into_response(),
         Some(owner) if owner != me => pass_on(&app, &subject, owner, request)

@@ -20,6 +20,7 @@ mod deadlines;
 mod driver;
 mod fetch;
 mod find_offset;
+mod inspect;
 mod lag;
 mod locate;
 mod manage;

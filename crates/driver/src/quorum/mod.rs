@@ -288,6 +288,11 @@ impl<D: Disk> QuorumSlot<D> {
         orders.push(Order::Send(message.to.broker(), PeerMessage::Raft(message)));
     }
 
+    /// The newest entry that the image has.
+    pub(crate) fn applied(&self) -> LogIndex {
+        self.applied
+    }
+
     fn last_index(&self) -> LogIndex {
         self.core.status().last_index
     }

@@ -1,0 +1,29 @@
+//! Looking at replicas whatever their role: for those who compare them, not for those who serve.
+
+use towpath_broker::Partition;
+use towpath_log::Log;
+use towpath_log::disk::Disk;
+use towpath_metadata::raft::LogIndex;
+use towpath_model::TopicPartition;
+
+use crate::driver::Driver;
+use crate::world::{Clock, Net};
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// Reads something off a replica that this broker holds, led or followed. `None`: it holds none,
+    /// or has closed it. The replica is locked meanwhile.
+    pub fn with_replica<R>(
+        &self,
+        id: TopicPartition,
+        read: impl FnOnce(&Partition, &Log<D>) -> R,
+    ) -> Option<R> {
+        let cell = self.cell(id)?;
+        let slot = self.lock_in_time(&cell)?;
+        (!slot.closed).then(|| read(&slot.partition, &slot.log))
+    }
+
+    /// The newest entry of the metadata log that this broker acts on.
+    pub fn metadata_applied(&self) -> LogIndex {
+        self.quorum.lock().applied()
+    }
+}

@@ -143,7 +143,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
         let Opened { quorum, image, newest, removed } =
             Opened::open(&directory, &settings).map_err(OpenError::Metadata)?;
-        let last = newest.broker(settings.broker_id);
+        // What was registered with another first directory was another disk: it is gone, and with it
+        // what the broker had then.
+        let first = directory.identity().directory_id;
+        let last = newest
+            .broker(settings.broker_id)
+            .filter(|broker| broker.directories.is_empty() || broker.directories.contains(&first));
         let last_epoch = last.map(|broker| broker.epoch);
         let mut known = last.map_or_else(Vec::new, |broker| broker.directories.clone());
         known.retain(|id| !settings.forgotten_directories.contains(id));
@@ -457,6 +462,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.sync_round();
         let cells = self.cells();
         self.quorum_step(|slot, _, orders| slot.leave(orders));
+        if self.broker_epoch().is_none() {
+            // The mark would speak for a process that was registered before and may have ended
+            // otherwise.
+            return Ok(());
+        }
         for cell in &cells {
             self.save_snapshot(cell);
             self.close(cell, Outcome::NotLeader);

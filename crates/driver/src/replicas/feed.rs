@@ -95,10 +95,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 if !slot.leads() {
                     return;
                 }
+                let before = slot.armed.iter().find(|(broker, _)| *broker == from);
+                // Told again, or for the first time: what moved meanwhile may have been lost on its
+                // way, or nobody was there to be told.
+                let may_lack_lines = before.is_none_or(|(_, before)| before == position);
                 slot.armed.retain(|(broker, _)| *broker != from);
                 match slot.partition.replica_asks(now, follower, position, out) {
                     Ok(ReplicaGrant::Send { .. }) => ready.push((*id, *position)),
-                    Ok(ReplicaGrant::Wait) => slot.armed.push((from, *position)),
+                    Ok(ReplicaGrant::Wait) => {
+                        slot.armed.push((from, *position));
+                        if may_lack_lines {
+                            self.want_lines(&cell, slot);
+                        }
+                    }
                     Err(refusal) => {
                         let begin = slot.log.first_batch_offset();
                         let begin = begin.unwrap_or(slot.log.log_start_offset());

@@ -1,6 +1,7 @@
 //! All profiles, by name.
 
 pub mod broker;
+pub mod cluster;
 pub mod compaction;
 pub mod controller;
 pub mod groups;
@@ -28,6 +29,7 @@ pub fn all() -> &'static [&'static dyn Profile] {
         &retention::Retention,
         &volumes::Volumes,
         &controller::Controller,
+        &cluster::Cluster,
     ]
 }
 

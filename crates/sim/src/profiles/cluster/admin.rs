@@ -1,0 +1,415 @@
+//! An administrator, and what it was told (INV-M1, T4): topics come and go, grow, are configured and
+//! moved; brokers are emptied.
+//!
+//! Every topic has a name of its own and an id that is known before, so a change without an answer can be
+//! told apart from every other: it may happen at any later time, or never.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use towpath_broker::OFFSETS_TOPIC;
+use towpath_driver::Delivery;
+use towpath_metadata::{
+    ConfigChange, ConfigOperation, ElectionKind, Image, MorePartitions, NewTopic, PartitionState,
+    Reassignment, Reply, Request, Resource, ResourceKind, TopicRef,
+};
+use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition};
+
+use super::node::random_id;
+use super::truth::Truth;
+use super::world::{Waiting, World};
+use crate::profile::{Violation, ensure};
+use crate::rng::Rng;
+
+/// Most topics at a time, and most partitions of one.
+const TOPICS_MAX: usize = 3;
+const PARTITIONS_MAX: i32 = 3;
+
+/// How far something has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    No,
+    Asked,
+    Sure,
+}
+
+/// A topic.
+#[derive(Debug, Clone)]
+struct Fact {
+    name: TopicName,
+    created: Progress,
+    deleted: Progress,
+    /// Partitions that it surely has, and that it may have.
+    partitions: (i32, i32),
+    /// Values that min.insync.replicas may have; `None` is the default.
+    min_in_sync: BTreeSet<Option<u32>>,
+    /// A configuration without an answer may come at any time.
+    may_change: bool,
+    is_internal: bool,
+    /// Its replicas may have been moved.
+    was_moved: bool,
+    /// A change is under way.
+    is_busy: bool,
+}
+
+/// What was asked.
+#[derive(Debug, Clone)]
+enum Change {
+    Create(TopicId),
+    Delete(TopicId),
+    Grow(TopicId, i32),
+    MinInSync(TopicId, u32),
+    /// Whatever comes of it is right.
+    Any,
+}
+
+/// All topics there may be or have been.
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    facts: BTreeMap<TopicId, Fact>,
+    changes: BTreeMap<u64, Change>,
+    asked: u64,
+}
+
+impl Catalog {
+    /// A topic's name.
+    pub(super) fn name_of(&self, id: TopicId) -> Option<TopicName> {
+        self.facts.get(&id).map(|fact| fact.name.clone())
+    }
+
+    /// Whether a topic is there, and nobody has asked for its deletion.
+    pub(super) fn surely_exists(&self, id: TopicId) -> bool {
+        let fact = self.facts.get(&id);
+        fact.is_some_and(|f| f.created == Progress::Sure && f.deleted == Progress::No)
+    }
+
+    /// The fewest that must be in sync for anything to be committed; `None` where that is open.
+    pub(super) fn min_in_sync(&self, id: TopicId, state: &PartitionState) -> Option<usize> {
+        let fact = self.facts.get(&id)?;
+        // The default follows from how many replicas the topic has, which moves with them.
+        let default = if fact.was_moved { 1 } else { 2 };
+        let values = fact.min_in_sync.iter().map(|min| min.unwrap_or(default) as usize);
+        let min = values.min().unwrap_or(1).min(state.settled_replicas());
+        (!fact.may_change && !fact.is_busy).then_some(min)
+    }
+
+    /// Some partition of a topic for everybody that is surely there.
+    pub(super) fn any_partition(&self, rng: &mut Rng, truth: &Truth) -> Option<TopicPartition> {
+        let mut all = truth.partitions();
+        let is_public = |id| self.facts.get(&id).is_some_and(|fact| !fact.is_internal);
+        all.retain(|id| self.surely_exists(id.topic) && is_public(id.topic));
+        (!all.is_empty()).then(|| all[rng.index(all.len())])
+    }
+
+    fn ask(&mut self, change: Change) -> u64 {
+        self.asked += 1;
+        self.changes.insert(self.asked, change);
+        self.asked
+    }
+
+    /// There will be no answer: it may happen or not.
+    pub(super) fn gives_up(&mut self, change: u64) {
+        let Some(change) = self.changes.remove(&change) else { return };
+        let fact = change.topic().and_then(|id| self.facts.get_mut(&id));
+        if let Some(fact) = fact {
+            fact.is_busy = false;
+            fact.may_change |= matches!(change, Change::MinInSync(..));
+        }
+    }
+
+    /// An answer leaves the broker that was asked: its own metadata shows what it says.
+    pub(super) fn answer_leaves(
+        &mut self,
+        change: u64,
+        delivery: &Delivery,
+        image: &Image,
+    ) -> Result<(), Violation> {
+        let Delivery::Metadata(reply) = delivery else { return Ok(()) };
+        let Some(change) = self.changes.get(&change).cloned() else { return Ok(()) };
+        let refusal = refusal_of(reply);
+        let Some(fact) = change.topic().and_then(|id| self.facts.get_mut(&id)) else {
+            return Ok(());
+        };
+        if refusal.is_some() {
+            // Too few brokers, a change without an answer that has come first, or a controller that has
+            // been replaced and does not know it: a refusal rests on what whoever gives it knows.
+            return Ok(());
+        }
+        let shown = change.topic().and_then(|id| image.topic_by_id(id));
+        let is_shown = match change {
+            Change::Create(_) => {
+                fact.created = Progress::Sure;
+                shown.is_some()
+            }
+            Change::Delete(_) => {
+                fact.deleted = Progress::Sure;
+                shown.is_none()
+            }
+            Change::Grow(_, count) => {
+                fact.partitions.0 = count;
+                shown.is_some_and(|topic| count as usize <= topic.partitions.len())
+            }
+            Change::MinInSync(_, min) => {
+                if !fact.may_change {
+                    fact.min_in_sync = BTreeSet::from([Some(min)]);
+                }
+                let value = shown.and_then(|topic| topic.overrides.get("min.insync.replicas"));
+                fact.may_change || value.is_some_and(|value| *value == min.to_string())
+            }
+            Change::Any => true,
+        };
+        ensure!(
+            is_shown,
+            "INV-M1",
+            "{change:?} of {} is acknowledged, and the asked broker shows {shown:?}",
+            fact.name
+        );
+        Ok(())
+    }
+
+    /// Compares the metadata of a broker that has come furthest.
+    pub(super) fn check(&self, image: &Image) -> Result<(), Violation> {
+        for (id, fact) in &self.facts {
+            let shown = image.topic_by_id(*id);
+            let count = shown.map_or(0, |topic| topic.partitions.len() as i32);
+            let has_to = fact.created == Progress::Sure && fact.deleted == Progress::No;
+            ensure!(shown.is_some() || !has_to, "INV-M1", "{} is gone", fact.name);
+            ensure!(
+                shown.is_none() || fact.deleted < Progress::Sure,
+                "INV-M1",
+                "{} was deleted and is there",
+                fact.name
+            );
+            let (sure, perhaps) = fact.partitions;
+            ensure!(
+                shown.is_none() || (sure <= count && count <= perhaps),
+                "INV-M1",
+                "{} has {count} partitions, {sure} to {perhaps} were asked for",
+                fact.name
+            );
+        }
+        for topic in image.topics() {
+            let is_known = self.facts.contains_key(&topic.id);
+            ensure!(is_known, "INV-T4", "nobody has asked for a topic {}", topic.name);
+        }
+        Ok(())
+    }
+
+    /// Whether data of this topic may be deleted anywhere.
+    pub(super) fn may_be_deleted(&self, id: TopicId) -> bool {
+        self.facts.get(&id).is_some_and(|fact| fact.deleted != Progress::No)
+    }
+
+    /// The topic that a path belongs to.
+    pub(super) fn named_in(&self, path: &str) -> Option<TopicId> {
+        self.facts.keys().copied().find(|id| path.contains(&id.to_string()))
+    }
+
+    /// Whether a topic is for everybody.
+    pub(super) fn is_public(&self, id: TopicId) -> bool {
+        self.facts.get(&id).is_some_and(|fact| !fact.is_internal)
+    }
+
+    /// Nobody waits.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.facts.values().all(|fact| !fact.is_busy)
+    }
+
+    fn live(&self) -> Vec<TopicId> {
+        let live = self.facts.iter().filter(|(id, fact)| self.surely_exists(**id) && !fact.is_busy);
+        live.filter(|(_, fact)| !fact.is_internal).map(|(id, _)| *id).collect()
+    }
+}
+
+impl Change {
+    fn topic(&self) -> Option<TopicId> {
+        match self {
+            Change::Create(id)
+            | Change::Delete(id)
+            | Change::Grow(id, _)
+            | Change::MinInSync(id, _) => Some(*id),
+            Change::Any => None,
+        }
+    }
+}
+
+impl World {
+    /// The administrator does one thing.
+    pub(super) fn administer(&mut self) -> Result<(), Violation> {
+        let live = self.catalog.live();
+        if live.len() < TOPICS_MAX && (live.is_empty() || self.rng.percent(15)) {
+            return self.create_topic(false);
+        }
+        if live.is_empty() {
+            return Ok(());
+        }
+        let id = live[self.rng.index(live.len())];
+        match self.rng.below(12) {
+            0..1 => {
+                self.fact(id).deleted = Progress::Asked;
+                let topics = vec![TopicRef { name: None, id: Some(id) }];
+                self.change(Change::Delete(id), Request::DeleteTopics(topics))
+            }
+            1..3 => self.grow(id),
+            3..5 => self.set_min_in_sync(id),
+            5..8 => self.reassign(id),
+            8..10 => {
+                let kind = ElectionKind::Preferred;
+                let request = Request::ElectLeaders { kind, partitions: None };
+                self.change(Change::Any, request)
+            }
+            _ => {
+                let all: Vec<BrokerId> = self.nodes.keys().copied().collect();
+                let broker = all[self.rng.index(all.len())];
+                let drained = 3 < all.len() && self.rng.percent(30);
+                self.change(Change::Any, Request::DrainBroker { broker, drained })
+            }
+        }
+    }
+
+    /// Makes a topic.
+    pub(super) fn create_topic(&mut self, is_internal: bool) -> Result<(), Violation> {
+        let id = random_id(&mut self.rng);
+        let number = self.catalog.facts.len();
+        let name = if is_internal { OFFSETS_TOPIC.to_owned() } else { format!("topic-{number}") };
+        let partitions = if is_internal { 2 } else { self.rng.between(1, 2) as i32 };
+        let factor = if is_internal { 3 } else { self.rng.weighted(&[(1, 1), (2, 2), (7, 3)]) };
+        let min = (!is_internal && self.rng.percent(30)).then(|| self.rng.between(1, 2) as u32);
+        let configs = min.map(|min| ("min.insync.replicas".to_owned(), Some(min.to_string())));
+        let topic = NewTopic {
+            partitions,
+            replication_factor: factor,
+            internal: is_internal,
+            configs: configs.into_iter().collect(),
+            ..NewTopic::named(&name, id)
+        };
+        let fact = Fact {
+            name: TopicName::new(&name)
+                .map_err(|error| Violation::new("workload", error.to_string()))?,
+            created: Progress::Asked,
+            deleted: Progress::No,
+            partitions: (partitions, partitions),
+            min_in_sync: BTreeSet::from([min]),
+            may_change: false,
+            is_internal,
+            was_moved: false,
+            is_busy: true,
+        };
+        self.catalog.facts.insert(id, fact);
+        let request = Request::CreateTopics { topics: vec![topic], validate_only: false };
+        self.change(Change::Create(id), request)
+    }
+
+    fn fact(&mut self, id: TopicId) -> &mut Fact {
+        self.catalog.facts.get_mut(&id).expect("topics stay in the catalog")
+    }
+
+    fn grow(&mut self, id: TopicId) -> Result<(), Violation> {
+        let fact = self.fact(id);
+        let count = fact.partitions.1 + 1;
+        if PARTITIONS_MAX < count {
+            return Ok(());
+        }
+        fact.partitions.1 = count;
+        let name = fact.name.as_str().to_owned();
+        let topics = vec![MorePartitions { name, count, assignments: None }];
+        let request = Request::CreatePartitions { topics, validate_only: false };
+        self.change(Change::Grow(id, count), request)
+    }
+
+    fn set_min_in_sync(&mut self, id: TopicId) -> Result<(), Violation> {
+        let min = self.rng.between(1, 2) as u32;
+        let fact = self.fact(id);
+        fact.min_in_sync.insert(Some(min));
+        let name = fact.name.as_str().to_owned();
+        let resource = Resource { kind: ResourceKind::Topic, name };
+        let change = ConfigChange {
+            name: "min.insync.replicas".to_owned(),
+            operation: ConfigOperation::Set,
+            value: Some(min.to_string()),
+        };
+        let resources = vec![(resource, vec![change])];
+        let request = Request::AlterConfigs { resources, validate_only: false };
+        self.change(Change::MinInSync(id, min), request)
+    }
+
+    fn reassign(&mut self, id: TopicId) -> Result<(), Violation> {
+        self.fact(id).was_moved = true;
+        let fact = self.fact(id).clone();
+        let index = PartitionIndex(self.rng.below(fact.partitions.0 as u64) as i32);
+        let mut brokers: Vec<BrokerId> = self.nodes.keys().copied().collect();
+        let factor = self.rng.between(1, 3) as usize;
+        let mut target = Vec::new();
+        while target.len() < factor && !brokers.is_empty() {
+            target.push(brokers.remove(self.rng.index(brokers.len())));
+        }
+        let target = self.rng.percent(85).then_some(target);
+        let partition = (fact.name.as_str().to_owned(), index);
+        let reassignments = vec![Reassignment { partition, target }];
+        let request = Request::AlterReassignments { reassignments, factor_may_change: true };
+        self.change(Change::Any, request)
+    }
+
+    fn change(&mut self, change: Change, request: Request) -> Result<(), Violation> {
+        let Some(of) = self.any_awake() else {
+            if let Some(fact) = change.topic().and_then(|id| self.catalog.facts.get_mut(&id)) {
+                fact.is_busy = false;
+            }
+            return Ok(());
+        };
+        if let Some(fact) = change.topic().and_then(|id| self.catalog.facts.get_mut(&id)) {
+            fact.is_busy = true;
+        }
+        let change = self.catalog.ask(change);
+        self.ask(of, Waiting::Admin { change }, request)
+    }
+
+    pub(super) fn admin_answered(
+        &mut self,
+        change: u64,
+        delivery: &Delivery,
+    ) -> Result<(), Violation> {
+        let Delivery::Metadata(reply) = delivery else {
+            self.events.note("admin: change without an answer");
+            self.catalog.gives_up(change);
+            return Ok(());
+        };
+        let is_refused = refusal_of(reply).is_some();
+        self.events.note(match (reply, is_refused) {
+            (_, true) => "admin: change refused",
+            (Reply::CreatedTopics(_), _) => "admin: topic created",
+            (Reply::DeletedTopics(_), _) => "admin: topic deleted",
+            (Reply::CreatedPartitions(_), _) => "admin: partitions added",
+            (Reply::AlteredReassignments(_), _) => "admin: replicas moved",
+            (Reply::ElectedLeaders(_), _) => "admin: leaders elected",
+            (Reply::DrainedBroker(_), _) => "admin: broker drained",
+            _ => "admin: topic configured",
+        });
+        let Some(change) = self.catalog.changes.remove(&change) else { return Ok(()) };
+        if let Some(fact) = change.topic().and_then(|id| self.catalog.facts.get_mut(&id)) {
+            fact.is_busy = false;
+        }
+        Ok(())
+    }
+}
+
+fn refusal_of(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::CreatedTopics(all) => {
+            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
+        }
+        Reply::DeletedTopics(all) => {
+            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
+        }
+        Reply::CreatedPartitions(all) => {
+            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
+        }
+        Reply::AlteredConfigs(all) => {
+            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
+        }
+        Reply::AlteredReassignments(all) | Reply::ElectedLeaders(all) => {
+            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
+        }
+        Reply::DrainedBroker(result) => result.as_ref().err().map(ToString::to_string),
+        _ => None,
+    }
+}

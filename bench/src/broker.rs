@@ -78,20 +78,52 @@ impl Lab {
     pub(crate) fn start(&self, kind: Kind) -> Result<Broker> {
         let home = TempDir::with_prefix_in(format!("{}-", kind.name()), &self.data)?;
         // Both ports stay the same over restarts.
-        let (port, second) = (free_port()?, free_port()?);
-        let mut broker = Broker {
+        let mut broker = self.broker(kind, home, free_port()?, free_port()?, None);
+        broker.prepare()?;
+        broker.start()?;
+        Ok(broker)
+    }
+
+    fn broker(
+        &self,
+        kind: Kind,
+        home: TempDir,
+        port: u16,
+        second: u16,
+        place: Option<Place>,
+    ) -> Broker {
+        Broker {
             kind,
             home,
             port,
             second,
+            place,
             child: None,
             towpath: self.towpath.clone(),
             class_path: self.class_path.clone(),
             ready: Duration::ZERO,
-        };
-        broker.prepare()?;
-        broker.start()?;
-        Ok(broker)
+        }
+    }
+
+    /// Three brokers that are one cluster, on empty directories, ready to serve.
+    pub(crate) fn start_trio(&self, kind: Kind) -> Result<Trio> {
+        let quorum = [free_port()?, free_port()?, free_port()?];
+        let mut brokers = Vec::new();
+        for number in 1..=quorum.len() {
+            let home = TempDir::with_prefix_in(format!("{}-", kind.name()), &self.data)?;
+            let second = match kind {
+                Kind::Towpath => free_port()?,
+                Kind::Kafka => quorum[number - 1],
+            };
+            let place = Place { number, quorum };
+            let broker = self.broker(kind, home, free_port()?, second, Some(place));
+            broker.prepare()?;
+            brokers.push(broker);
+        }
+        // None of them answers before a majority is there.
+        brokers.iter_mut().try_for_each(Broker::spawn)?;
+        brokers.iter_mut().try_for_each(Broker::wait)?;
+        Ok(Trio { kind, brokers })
     }
 }
 
@@ -125,6 +157,31 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
+/// One broker of three: its number, and where the three find each other.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    number: usize,
+    quorum: [u16; 3],
+}
+
+/// Three brokers of one cluster, on the brokers' CPU together.
+pub(crate) struct Trio {
+    pub(crate) kind: Kind,
+    brokers: Vec<Broker>,
+}
+
+impl Trio {
+    /// One of them; clients find the others.
+    pub(crate) fn first(&self) -> &Broker {
+        &self.brokers[0]
+    }
+
+    /// Processor time of all three.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        self.brokers.iter().map(|broker| Ok(broker.cost()?.cpu)).sum()
+    }
+}
+
 /// The brokers that most rows share, so that a JVM is warm.
 pub(crate) struct Pair {
     pub(crate) brokers: Vec<Broker>,
@@ -148,6 +205,8 @@ pub(crate) struct Broker {
     home: TempDir,
     port: u16,
     second: u16,
+    /// Its place among three, if it is one of them.
+    place: Option<Place>,
     child: Option<Child>,
     towpath: PathBuf,
     class_path: Option<String>,
@@ -194,9 +253,15 @@ impl Broker {
         if self.kind == Kind::Kafka {
             configs.push(("file.delete.delay.ms", "500"));
         }
-        let created = self.connect()?.create_topic(name, partitions, &configs);
-        created.with_context(|| format!("create {name} in {}", self.kind.name()))?;
-        self.wait_for_leaders(name, partitions)
+        let Some(_) = self.place else {
+            let created = self.connect()?.create_topic(name, partitions, &configs);
+            created.with_context(|| format!("create {name} in {}", self.kind.name()))?;
+            return self.wait_for_leaders(name, partitions);
+        };
+        // Leaders lie elsewhere; clients ask until they are there.
+        configs.push(("min.insync.replicas", "2"));
+        let created = self.connect()?.create_replicated_topic(name, partitions, 3, &configs);
+        created.with_context(|| format!("create {name} in {}", self.kind.name()))
     }
 
     /// Kafka answers before the partitions can be written to.
@@ -222,9 +287,13 @@ impl Broker {
         }
         fs::write(self.home.path().join("server.properties"), self.kafka_properties())?;
         fs::write(self.home.path().join("log4j2.properties"), KAFKA_LOGGING)?;
-        let formatted = self
-            .java("kafka.tools.StorageTool")?
-            .args(["format", "--standalone", "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAQ", "-c"])
+        let mut format = self.java("kafka.tools.StorageTool")?;
+        format.args(["format", "--cluster-id", "AAAAAAAAAAAAAAAAAAAAAQ"]);
+        if self.place.is_none() {
+            format.arg("--standalone");
+        }
+        let formatted = format
+            .arg("-c")
             .arg(self.home.path().join("server.properties"))
             .output()
             .context("java is needed to run Kafka")?;
@@ -238,6 +307,14 @@ impl Broker {
 
     /// Starts the process and waits for its first answer.
     pub(crate) fn start(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        self.spawn()?;
+        self.wait()?;
+        self.ready = begun.elapsed();
+        Ok(())
+    }
+
+    fn spawn(&mut self) -> Result<()> {
         let log =
             File::options().create(true).append(true).open(self.home.path().join("broker.log"))?;
         let mut command = match self.kind {
@@ -249,12 +326,16 @@ impl Broker {
             }
         };
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let begun = Instant::now();
         // A child inherits the CPU of the thread that starts it.
         machine::pin(machine::BROKER_CPU)?;
         let child = command.spawn();
         machine::pin(machine::CLIENT_CPU)?;
         self.child = Some(child.with_context(|| format!("{} did not start", self.kind.name()))?);
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let begun = Instant::now();
         while !self.answers() {
             let child = self.child.as_mut().context("it was just started")?;
             if let Some(status) = child.try_wait()? {
@@ -263,7 +344,6 @@ impl Broker {
             ensure!(begun.elapsed() < START_MAX, "{} does not answer", self.kind.name());
             std::thread::sleep(LOOK_EVERY);
         }
-        self.ready = begun.elapsed();
         Ok(())
     }
 
@@ -287,6 +367,14 @@ impl Broker {
             .arg("--data")
             .arg(self.logs())
             .env("TOWPATH_LOG", "warn");
+        if let Some(Place { number, quorum }) = self.place {
+            let member = |(number, port)| format!("{number}@127.0.0.1:{port}");
+            let members: Vec<String> = (1..).zip(quorum).map(member).collect();
+            command
+                .args(["--node-id", &number.to_string()])
+                .args(["--peer", &format!("127.0.0.1:{}", quorum[number - 1])])
+                .args(["--cluster", &members.join(",")]);
+        }
         command
     }
 
@@ -308,10 +396,21 @@ impl Broker {
     /// broker that is late with its heartbeat to itself would lose its partitions.
     fn kafka_properties(&self) -> String {
         let (port, controller, logs) = (self.port, self.second, self.logs());
+        let (number, quorum, replicas) = match self.place {
+            None => {
+                let quorum = format!("controller.quorum.bootstrap.servers=127.0.0.1:{controller}");
+                (1, quorum, 1)
+            }
+            Some(Place { number, quorum }) => {
+                let voter = |(number, port)| format!("{number}@127.0.0.1:{port}");
+                let voters: Vec<String> = (1..).zip(quorum).map(voter).collect();
+                (number, format!("controller.quorum.voters={}", voters.join(",")), 3)
+            }
+        };
         format!(
             "process.roles=broker,controller\n\
-             node.id=1\n\
-             controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
+             node.id={number}\n\
+             {quorum}\n\
              listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
              advertised.listeners=PLAINTEXT://127.0.0.1:{port},\
              CONTROLLER://127.0.0.1:{controller}\n\
@@ -319,9 +418,9 @@ impl Broker {
              inter.broker.listener.name=PLAINTEXT\n\
              log.dirs={logs}\n\
              auto.create.topics.enable=false\n\
-             offsets.topic.replication.factor=1\n\
+             offsets.topic.replication.factor={replicas}\n\
              offsets.topic.num.partitions=4\n\
-             transaction.state.log.replication.factor=1\n\
+             transaction.state.log.replication.factor={replicas}\n\
              transaction.state.log.min.isr=1\n\
              share.coordinator.state.topic.replication.factor=1\n\
              share.coordinator.state.topic.min.isr=1\n\

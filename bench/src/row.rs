@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::broker::{Broker, Kind, Lab, Pair};
+use crate::broker::{Broker, Kind, Lab, Pair, Trio};
 use crate::machine::{self, Look, Noise};
 use crate::rows;
 
@@ -44,6 +44,8 @@ pub(crate) enum Work {
         sample: fn(&Lab, &Broker, &Plan) -> Result<Sample>,
         teardown: fn(&Broker) -> Result<()>,
     },
+    /// On three brokers of each that are a cluster, started for the row, in turn as well.
+    Trios(fn(&Lab, &Trio, &Plan) -> Result<Sample>),
     /// On brokers of its own, because it ends them.
     Own(fn(&Lab, Kind, &Plan) -> Result<Vec<Sample>>),
 }
@@ -188,6 +190,27 @@ pub(crate) fn measure(
                 let samples =
                     work(lab, *kind, plan).with_context(|| format!("on {}", kind.name()))?;
                 finished.of(*kind).extend(samples);
+            }
+        }
+        Work::Trios(sample) => {
+            *pair = None;
+            let trios: Vec<Trio> =
+                plan.kinds.iter().map(|kind| lab.start_trio(*kind)).collect::<Result<_>>()?;
+            for trio in &trios {
+                // Unmeasured: a JVM compiles what it will be asked to do.
+                let warm = sample(lab, trio, plan);
+                warm.with_context(|| format!("warm up {}", trio.kind.name()))?;
+            }
+            for round in 0..plan.pairs {
+                let mut order: Vec<&Trio> = trios.iter().collect();
+                if round % 2 == 1 {
+                    order.reverse();
+                }
+                for trio in order {
+                    let one = sample(lab, trio, plan);
+                    let one = one.with_context(|| format!("on {}", trio.kind.name()))?;
+                    finished.of(trio.kind).push(one);
+                }
             }
         }
         Work::Shared { setup, sample, teardown } => {

@@ -17,6 +17,7 @@ mod fan_out;
 mod group;
 mod life;
 mod produce;
+mod replicated;
 
 /// A JVM needs so long until its code is compiled, per kind of work.
 const WARM_UP: Duration = Duration::from_secs(12);
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(life::rows());
     rows.extend(connections::rows());
     rows.extend(bulk::rows());
+    rows.extend(replicated::rows());
     rows
 }
 

@@ -125,6 +125,17 @@ impl KafkaConnection {
         partitions: i32,
         configs: &[(&str, &str)],
     ) -> Result<()> {
+        self.create_replicated_topic(name, partitions, 1, configs)
+    }
+
+    /// Creates a topic with so many replicas.
+    pub fn create_replicated_topic(
+        &mut self,
+        name: &str,
+        partitions: i32,
+        replication_factor: i16,
+        configs: &[(&str, &str)],
+    ) -> Result<()> {
         let configs = configs
             .iter()
             .map(|(name, value)| CreatableTopicConfig { name, value: Some(value) })
@@ -132,7 +143,7 @@ impl KafkaConnection {
         let topic = CreatableTopic {
             name,
             num_partitions: partitions,
-            replication_factor: 1,
+            replication_factor,
             configs,
             ..CreatableTopic::default()
         };

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use towpath_process::{Addresses, BrokerProcess, Start, free_addresses, http};
 
@@ -93,6 +93,24 @@ impl Cluster {
         });
     }
 
+    /// Only one broker leads the partition: the others pass on what they are asked over HTTP.
+    fn check_any_broker_answers(&self) {
+        self.run("topic", &["create", "h", "--partitions", "1"]);
+        for place in self.places.iter().take(3) {
+            let message = json!({ "value": format!("by {}", place.id) });
+            http::post(place.addresses.http, "/topics/h/messages", &message)
+                .and_then(|answer| answer.success())
+                .unwrap();
+        }
+        for place in self.places.iter().take(3) {
+            let answer = http::get(place.addresses.http, "/topics/h/partitions/0/messages");
+            let read = answer.and_then(|answer| answer.success()).unwrap();
+            let messages = read["messages"].as_array().unwrap();
+            let values: Vec<&str> = messages.iter().filter_map(|m| m["value"].as_str()).collect();
+            assert_eq!(values, ["by 1", "by 2", "by 3"], "asked at broker {}", place.id);
+        }
+    }
+
     fn check_records(&self, count: u32) {
         let read = self.run("read", &["t", "-o", "tsv", "--from", "earliest"]);
         let mut values: Vec<u32> =
@@ -125,6 +143,8 @@ fn a_cluster_loses_brokers_gets_them_back_and_grows() {
     let shown: Value =
         serde_json::from_str(&cluster.run("topic", &["show", "t", "-o", "json"])).unwrap();
     assert_eq!(shown["partitions"][0]["replicas"].as_array().map(Vec::len), Some(3), "{shown}");
+
+    cluster.check_any_broker_answers();
 
     // Whoever leads is killed, and comes back.
     let leader = leader_of_first(&shown);

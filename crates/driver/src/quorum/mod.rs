@@ -160,9 +160,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     fn carry_out_orders(&self, orders: Vec<Order>) {
-        for order in orders {
+        let mut orders = orders.into_iter().peekable();
+        while let Some(order) = orders.next() {
             match order {
-                Order::Committed(records) => self.metadata_committed(&records),
+                Order::Committed(mut records) => {
+                    let is_more = |next: &Order| matches!(next, Order::Committed(_));
+                    while let Some(Order::Committed(more)) = orders.next_if(is_more) {
+                        records.extend(more);
+                    }
+                    self.metadata_committed(&records);
+                }
                 Order::Restored(image) => self.metadata_restored(*image),
                 Order::Deliver(token, delivery) => self.deliver(token, delivery),
                 Order::Send(to, message) => self.net.send(to, message),
@@ -257,18 +264,23 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 impl<D: Disk> QuorumSlot<D> {
     /// Hands committed entries to the image, in order.
     fn apply(&mut self, committed: Vec<raft::Entry>, orders: &mut Vec<Order>) {
+        // All together: a leadership that has passed already begins nowhere.
+        let mut records = Vec::new();
         for entry in committed {
             self.applied = entry.index;
             self.applied_term = entry.term;
             if let raft::Payload::Command(command) = &entry.payload {
                 self.since_snapshot += command.len() as u64;
                 match command::decode(command) {
-                    Ok(records) => orders.push(Order::Committed(records)),
+                    Ok(decision) => records.extend(decision),
                     // Only a newer version writes what this one cannot read, after its format level
                     // was raised, which this one refuses before.
                     Err(error) => panic!("metadata entry {}: {error}", entry.index),
                 }
             }
+        }
+        if !records.is_empty() {
+            orders.push(Order::Committed(records));
         }
         self.core.applied(self.applied);
     }

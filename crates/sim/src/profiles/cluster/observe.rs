@@ -269,7 +269,15 @@ impl World {
         let Some(state) = self.truth.newest(partition).cloned() else { return Ok(()) };
         let is_same = before.is_some_and(|before| before.partition_epoch == view.partition_epoch);
         if is_same && view.partition_epoch == state.partition_epoch {
+            // A leader goes by the number that it knows of. One that was raised meanwhile comes to it
+            // before any change of the in-sync set that rests on it.
             let min = self.catalog.min_in_sync(partition.topic, &state);
+            let known = self.nodes[&id].process.as_ref().and_then(|process| {
+                let image = process.driver.image();
+                let topic = image.topic_by_id(partition.topic)?;
+                Some(image.min_in_sync(topic, &state))
+            });
+            let min = min.map(|min| known.map_or(min, |known| known.min(min)));
             ensure!(
                 min.is_none_or(|min| min <= state.in_sync.len()),
                 "INV-R9",

@@ -124,6 +124,8 @@ impl World {
             property("log.segment.bytes", swarm.segment_bytes.to_string()),
             property("log.index.interval.bytes", "400".to_owned()),
             property("disk.reserve.bytes", "3000".to_owned()),
+            // Some records are years old; that they expire is another profile's matter.
+            property("log.retention.ms", "-1".to_owned()),
             property("replica.lag.time.max.ms", swarm.lag_ms.to_string()),
             property(
                 "leader.imbalance.check.interval.seconds",

@@ -1,6 +1,7 @@
 //! Chores of the work tree: `cargo xtask …`.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
@@ -33,7 +34,19 @@ const USAGE: &str = "usage: cargo xtask CHORE
   protocol …       import schemas, generate the codec, check it
   oracle …         start and stop a real Kafka 4.4 to compare with";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not by returning it: a backtrace of this program would push what failed off the end
+            // of a log.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let Some((chore, rest)) = args.split_first() else { bail!(USAGE) };
     match chore.as_str() {

@@ -330,6 +330,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Metadata that the broker acts on by itself: nothing waits for the answer.
     pub(crate) fn ask_for_myself(&self, number: u64, request: metadata::Request) {
         // Without an answer it is asked again.
-        let _ = self.ask_metadata(own_token(number), request);
+        if self.ask_metadata(own_token(number), request).is_err() {
+            self.forget_proposal(number);
+        }
     }
 }

@@ -19,8 +19,6 @@ use crate::world::{Clock, Delivery, Net};
 
 /// How often this is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a follower may stand still that is behind.
-const STALL: Duration = Duration::from_millis(1_500);
 /// When a proposal without an answer is made again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Most partitions in one request.
@@ -35,6 +33,12 @@ pub(crate) struct Proposals {
     asked: BTreeMap<u64, Vec<(TopicPartition, LeaderEpoch, i32)>>,
 }
 
+/// How long a follower may stand still before its leader asks to go on without it, so that it has
+/// left within `replica.lag.time.max.ms`: the last quarter is for looking, asking and deciding.
+fn judged_after(stall_max: Duration) -> Duration {
+    stall_max / 4 * 3
+}
+
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Judges who keeps up, and asks the controller for what differs.
     pub(super) fn propose_in_sync(&self, now: Now) {
@@ -46,9 +50,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             proposals.look_at = Some(now.time + LOOK_EVERY);
         }
         let Some(broker_epoch) = self.broker_epoch() else { return };
-        let active: BTreeMap<BrokerId, (i64, bool)> = {
+        let (active, stall): (BTreeMap<BrokerId, (i64, bool)>, Duration) = {
             let image = self.image();
-            image.brokers().map(|broker| (broker.id, (broker.epoch, broker.is_active()))).collect()
+            let brokers = image.brokers();
+            let active = brokers.map(|broker| (broker.id, (broker.epoch, broker.is_active())));
+            (active.collect(), judged_after(image.broker_config().replica_stall_max))
         };
         if active.len() < 2 {
             return;
@@ -58,7 +64,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             if !cell.led.load(std::sync::atomic::Ordering::Relaxed) {
                 continue;
             }
-            if let Some(change) = self.proposal_of(&cell, now, &active) {
+            if let Some(change) = self.proposal_of(&cell, now, stall, &active) {
                 changes.push(change);
                 if changes.len() == PROPOSALS_MAX {
                     break;
@@ -85,6 +91,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         &self,
         cell: &Arc<Cell<D>>,
         now: Now,
+        stall: Duration,
         active: &BTreeMap<BrokerId, (i64, bool)>,
     ) -> Option<ProposedInSync> {
         let is_eligible = |inc: Incarnation| {
@@ -106,7 +113,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 proposal.clone()
             }
             None => {
-                let proposal = leader.judged_in_sync(now, STALL, is_eligible)?;
+                let proposal = leader.judged_in_sync(now, stall, is_eligible)?;
                 slot.partition.propose_in_sync(proposal.clone());
                 proposal
             }
@@ -124,6 +131,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             partition_epoch,
             in_sync: std::iter::once((me, epoch_of(me))).chain(followers).collect(),
         })
+    }
+
+    /// A request that nobody will answer.
+    pub(crate) fn forget_proposal(&self, number: u64) {
+        self.proposals.lock().expect("no panic holds the proposals").asked.remove(&number);
     }
 
     /// The controller has answered, or cannot.

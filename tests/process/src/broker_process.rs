@@ -110,9 +110,10 @@ impl Start {
         let names_port = self.arguments.iter().any(|a| a == "--kafka" || a == "--http");
         let port_zero: &[&str] = if names_port { &[] } else { &["--kafka", "127.0.0.1:0"] };
         let log = TempDir::with_prefix("towpath-process-log-")?;
+        // May build the binary first, which is no part of a start.
+        let mut command = self.to_command()?;
         let started = Instant::now();
-        let mut child = self
-            .to_command()?
+        let mut child = command
             // How full the disk is that a test happens to run on is nothing that it tests.
             .envs(NO_WATERMARKS)
             .args(port_zero)

@@ -48,6 +48,7 @@ pub fn effect(record: &Record) -> Effect {
         Record::ClusterId(_) => Effect::ClusterNamed,
         Record::FormatLevel(_)
         | Record::BrokerEpoch(_)
+        | Record::Retired { .. }
         | Record::Soft(_)
         | Record::ProducerIdBlock { .. }
         | Record::ProducerIdTaken(_) => Effect::None,

@@ -1,7 +1,7 @@
 //! Who leads, who is in sync, who is eligible: the rules that every change of a partition ends in.
 //!
 //! ```text
-//! in sync, can serve ─▶ leads
+//! in sync, can serve ─▶ leads                                  (whoever is to be emptied: only where nobody else can)
 //! none? eligible, can serve ─▶ leads, alone in sync          (KIP-966: it holds all that is committed)
 //! none? ─▶ nobody leads, and the last in-sync replicas stay so
 //! only where the topic or the operator allows it: any replica that can serve    (unclean)
@@ -54,6 +54,24 @@ impl Electorate {
     pub(crate) fn is_usable(&self, id: BrokerId, state: &PartitionState) -> bool {
         let broker = self.brokers.get(&id);
         broker.is_some_and(|broker| broker.is_active() && broker.holds(state.directory_of(id)))
+    }
+
+    /// Whether a broker is to be emptied: then it leads only what nobody else can.
+    fn is_drained(&self, id: BrokerId) -> bool {
+        self.brokers.get(&id).is_some_and(|broker| broker.drained)
+    }
+
+    /// Whether a leader is to be emptied, and somebody else who is in sync can lead.
+    pub(crate) fn gives_way(&self, state: &PartitionState) -> bool {
+        let can_lead = |id: &BrokerId| self.is_usable(*id, state) && !self.is_drained(*id);
+        state.leader.is_some_and(|leader| self.is_drained(leader))
+            && state.in_sync.iter().any(can_lead)
+    }
+
+    /// Who leads a new partition.
+    pub(crate) fn first_leader(&self, state: &PartitionState) -> Option<BrokerId> {
+        let usable = || state.in_sync.iter().copied().filter(|id| self.is_usable(*id, state));
+        usable().find(|id| !self.is_drained(*id)).or_else(|| usable().next())
     }
 
     /// Takes everybody out of the in-sync set who cannot serve, unless nobody would be left.
@@ -134,10 +152,14 @@ impl Electorate {
     ) -> (Option<BrokerId>, Elected) {
         let can_lead = |id: &BrokerId| self.is_usable(*id, next);
         let in_sync = |id: &BrokerId| next.in_sync.contains(id) && can_lead(id);
-        let preferred = next.replicas.first().copied().filter(in_sync);
+        let stays_on = |id: &BrokerId| in_sync(id) && !self.is_drained(*id);
+        let preferred = next.replicas.first().copied().filter(stays_on);
         let preferred = preferred.filter(|_| election == Election::Preferred);
-        let stays = before.leader.filter(in_sync);
-        let leader = preferred.or(stays).or_else(|| next.replicas.iter().copied().find(in_sync));
+        let among = |can: &dyn Fn(&BrokerId) -> bool| {
+            let first = || next.replicas.iter().copied().find(can);
+            before.leader.filter(can).or_else(first)
+        };
+        let leader = preferred.or_else(|| among(&stays_on)).or_else(|| among(&in_sync));
         if leader.is_some() {
             return (leader, Elected::InSync);
         }

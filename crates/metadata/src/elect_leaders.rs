@@ -56,11 +56,11 @@ impl Image {
                 if state.leader.is_some() && state.leader == preferred {
                     return Err(Refusal::ElectionNotNeeded);
                 }
-                let can = preferred.is_some_and(|id| {
-                    state.in_sync.contains(&id) && electorate.is_usable(id, state)
+                let elected = elect(Election::Preferred).filter(|record| match record {
+                    Record::Partition { state, .. } => state.leader == preferred,
+                    _ => false,
                 });
-                let record = elect(Election::Preferred).filter(|_| can);
-                record.ok_or(Refusal::PreferredLeaderNotAvailable)
+                elected.ok_or(Refusal::PreferredLeaderNotAvailable)
             }
             ElectionKind::Unclean if state.leader.is_some() => Err(Refusal::ElectionNotNeeded),
             ElectionKind::Unclean => {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use towpath_model::properties::{BrokerConfig, TopicConfig};
-use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition};
+use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition, Uuid};
 
 use crate::broker::Broker;
 use crate::elect::Electorate;
@@ -41,6 +41,8 @@ pub struct Image {
     /// The largest epoch of a broker that is not registered any more.
     pub(crate) past_broker_epoch: i64,
     cluster_id: Option<String>,
+    /// Data directories of brokers that were removed.
+    retired: BTreeSet<(BrokerId, Uuid)>,
     pub(crate) broker_overrides: BTreeMap<Option<BrokerId>, Overrides>,
     /// What follows from statics and broker_overrides.
     broker_config: BrokerConfig,
@@ -74,6 +76,7 @@ impl Image {
             reassigning: BTreeSet::new(),
             past_broker_epoch: 0,
             cluster_id: None,
+            retired: BTreeSet::new(),
             broker_overrides: BTreeMap::new(),
             broker_config: BrokerConfig::default(),
             inherited_configs: [TopicConfig::default(), TopicConfig::default()],
@@ -114,6 +117,9 @@ impl Image {
             }
             Record::BrokerRemoved { id } => {
                 self.brokers.remove(id);
+            }
+            Record::Retired { broker, directory } => {
+                self.retired.insert((*broker, *directory));
             }
             Record::BrokerEpoch(epoch) => {
                 self.past_broker_epoch = self.past_broker_epoch.max(*epoch);
@@ -332,6 +338,17 @@ impl Image {
     /// Who holds replicas.
     pub(crate) fn holders(&self) -> impl Iterator<Item = BrokerId> {
         self.loads.iter().filter(|(_, load)| 0 < load.replicas).map(|(id, _)| *id)
+    }
+
+    /// Data directories of brokers that were removed, by broker: whoever has one of them stays outside.
+    pub fn retired(&self) -> impl Iterator<Item = (BrokerId, Uuid)> {
+        self.retired.iter().copied()
+    }
+
+    /// Whether a broker was removed while it had this data directory.
+    #[must_use]
+    pub fn is_retired(&self, broker: BrokerId, directory: Uuid) -> bool {
+        self.retired.contains(&(broker, directory))
     }
 
     /// The cluster's name, once it has one.

@@ -36,6 +36,7 @@ mod request;
 mod session;
 mod settle;
 mod snapshot;
+mod survey;
 mod topic;
 mod upkeep;
 mod wire;
@@ -57,4 +58,5 @@ pub use request::{
     MorePartitions, NewTopic, Reply, Request, Resource, ResourceKind, TopicRef,
 };
 pub use session::{Session, Soft};
+pub use survey::{BrokerState, Stuck, Survey};
 pub use topic::{PartitionState, Topic};

@@ -20,24 +20,56 @@ impl Metadata {
     /// they are moved, which happens by itself.
     pub(crate) fn unregister_broker(&self, id: BrokerId) -> Decided {
         let mut records = Vec::new();
-        let mut unregister = || {
-            let broker = self.image().broker(id).ok_or(Refusal::BrokerNotRegistered(id))?;
-            if self.is_alone() {
-                return Err(Refusal::LastBroker(id));
-            }
-            let mut electorate = self.image().electorate();
-            electorate.brokers.remove(&id);
-            // Epochs rise over all registrations, so the largest must not be forgotten with it.
-            records.push(Record::BrokerEpoch(broker.epoch));
-            records.push(Record::BrokerRemoved { id });
-            self.settle_all(&electorate, &mut records);
-            Ok(())
-        };
-        let result = unregister();
+        let result = self.forget(id, &mut records);
         (records, Reply::UnregisteredBroker(result))
     }
 
-    /// Says whether a broker's replicas are to go elsewhere. They move step by step.
+    /// Forgets a broker that holds nothing, and sees to it that it stays away: with the data
+    /// directories that it had it does not come back.
+    pub(crate) fn remove_broker(&self, id: BrokerId) -> Decided {
+        let image = self.image();
+        let mut records = Vec::new();
+        let mut remove = || {
+            let broker = image.broker(id).ok_or(Refusal::BrokerNotRegistered(id))?;
+            let is_there = !broker.fenced && !broker.in_controlled_shutdown;
+            if is_there && !broker.drained {
+                return Err(Refusal::BrokerThere(id));
+            }
+            let replicas = image.load(id).replicas;
+            let mut held = image.partitions().filter(|(.., state)| state.replicas.contains(&id));
+            if let Some((topic, ..)) = held.next() {
+                let topic = topic.name.as_str().to_owned();
+                return Err(Refusal::BrokerHoldsReplicas { broker: id, replicas, topic });
+            }
+            let directories = broker.directories.iter();
+            records.extend(
+                directories.map(|directory| Record::Retired { broker: id, directory: *directory }),
+            );
+            self.forget(id, &mut records)
+        };
+        let result = remove();
+        if result.is_err() {
+            records.clear();
+        }
+        (records, Reply::RemovedBroker(result))
+    }
+
+    fn forget(&self, id: BrokerId, records: &mut Vec<Record>) -> Result<(), Refusal> {
+        let broker = self.image().broker(id).ok_or(Refusal::BrokerNotRegistered(id))?;
+        if self.is_alone() {
+            return Err(Refusal::LastBroker(id));
+        }
+        let mut electorate = self.image().electorate();
+        electorate.brokers.remove(&id);
+        // Epochs rise over all registrations, so the largest must not be forgotten with it.
+        records.push(Record::BrokerEpoch(broker.epoch));
+        records.push(Record::BrokerRemoved { id });
+        self.settle_all(&electorate, records);
+        Ok(())
+    }
+
+    /// Says whether a broker's replicas are to go elsewhere. Others lead at once, as far as they are
+    /// in sync; replicas move step by step.
     pub(crate) fn drain_broker(&self, id: BrokerId, drained: bool) -> Decided {
         let image = self.image();
         let mut records = Vec::new();
@@ -47,9 +79,14 @@ impl Metadata {
             if drained && others.filter(|other| !other.drained).count() == 0 {
                 return Err(Refusal::LastBroker(id));
             }
-            if broker.drained != drained {
-                records.push(Record::Broker(Broker { drained, ..broker.clone() }));
+            if broker.drained == drained {
+                return Ok(());
             }
+            let changed = Broker { drained, ..broker.clone() };
+            let mut electorate = image.electorate();
+            electorate.brokers.insert(id, changed.clone());
+            records.push(Record::Broker(changed));
+            self.settle_all(&electorate, &mut records);
             Ok(())
         };
         let result = drain();

@@ -122,6 +122,7 @@ impl StateMachine for Metadata {
             Request::ElectLeaders { kind, partitions } => image.elect_leaders(kind, partitions),
             Request::UnregisterBroker(broker) => self.unregister_broker(broker),
             Request::DrainBroker { broker, drained } => self.drain_broker(broker, drained),
+            Request::RemoveBroker(broker) => self.remove_broker(broker),
             Request::NameCluster(id) => self.name_cluster(id),
         };
         // Elections may be allowed that were not.

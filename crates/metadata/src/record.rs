@@ -98,6 +98,13 @@ pub enum Record {
         /// Which one.
         id: BrokerId,
     },
+    /// A broker that had this data directory was removed: neither comes back without the other's loss.
+    Retired {
+        /// Whose it was.
+        broker: BrokerId,
+        /// Which one.
+        directory: Uuid,
+    },
     /// Broker epochs up to this one have been given out.
     BrokerEpoch(i64),
     /// The cluster has a name; the first one stays.
@@ -123,6 +130,7 @@ const BROKER: u8 = 5;
 const PRODUCER_IDS: u8 = 6;
 const CLUSTER_ID: u8 = 11;
 const BROKER_EPOCH: u8 = 12;
+const RETIRED: u8 = 14;
 
 const CONFIG_OF_TOPIC: u8 = 2;
 const CONFIG_OF_BROKER: u8 = 4;
@@ -161,6 +169,7 @@ impl FoldRecord for Record {
             BROKER => broker(BrokerId(key.whole(Reader::i32)?), value)?,
             PRODUCER_IDS => Record::ProducerIdBlock { end: versioned(value)?.whole(Reader::i64)? },
             CLUSTER_ID => Record::ClusterId(versioned(value)?.whole(Reader::text)?),
+            RETIRED => retired(&mut key, value)?,
             BROKER_EPOCH => Record::BrokerEpoch(versioned(value)?.whole(Reader::i64)?),
             _ => return Ok(None),
         };
@@ -187,6 +196,7 @@ impl Record {
                 key.u8(BROKER).i32(id.0)
             }
             Record::BrokerEpoch(_) => key.u8(BROKER_EPOCH),
+            Record::Retired { broker, directory } => key.u8(RETIRED).i32(broker.0).uuid(*directory),
             Record::ClusterId(_) => key.u8(CLUSTER_ID),
             Record::ProducerIdBlock { .. } | Record::ProducerIdTaken(_) => key.u8(PRODUCER_IDS),
             Record::Soft(_) => &mut key,
@@ -210,6 +220,7 @@ impl Record {
             }
             Record::Broker(broker) => write_broker(&mut value, broker),
             Record::BrokerEpoch(epoch) => value.i64(*epoch),
+            Record::Retired { .. } => &mut value,
             Record::ClusterId(id) => value.text(id),
             Record::ProducerIdBlock { end } => value.i64(*end),
             Record::TopicRemoved { .. }
@@ -268,6 +279,12 @@ fn versioned(value: Option<&[u8]>) -> Result<Reader<'_>, FoldError> {
         VERSION => Ok(reader),
         version => Err(FoldError(format!("version {version}, this program reads {VERSION}"))),
     }
+}
+
+fn retired(key: &mut Reader<'_>, value: Option<&[u8]>) -> Result<Record, FoldError> {
+    versioned(value)?.whole(|_| Ok(()))?;
+    let (broker, directory) = key.whole(|key| Ok((BrokerId(key.i32()?), key.uuid()?)))?;
+    Ok(Record::Retired { broker, directory })
 }
 
 fn topic(id: TopicId, value: Option<&[u8]>) -> Result<Record, FoldError> {

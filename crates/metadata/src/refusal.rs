@@ -383,6 +383,28 @@ pub enum Refusal {
     /// Not a cluster's name.
     #[error("A cluster's id has 1 to 249 bytes.")]
     InvalidClusterId,
+    /// Its replicas would be lost.
+    #[error(
+        "Broker {broker} holds {replicas} replica(s), among them of topic {topic:?}: drain it, and \
+         remove it once it holds nothing."
+    )]
+    BrokerHoldsReplicas {
+        /// Which broker.
+        broker: BrokerId,
+        /// How many it holds.
+        replicas: usize,
+        /// A topic that some of them belong to.
+        topic: String,
+    },
+    /// It would go on, and be missed.
+    #[error("Broker {0} is there and was not drained: drain it first, or stop it.")]
+    BrokerThere(BrokerId),
+    /// It was removed, and would not be the broker that it was.
+    #[error(
+        "Broker {0} was removed from the cluster, and its data directories with it: to add it again, \
+         start it with an empty one."
+    )]
+    BrokerRetired(BrokerId),
 }
 
 impl Refusal {
@@ -458,6 +480,9 @@ impl Refusal {
             | R::InvalidInSyncSet(_)
             | R::RepeatedPartition
             | R::LastBroker(_)
+            | R::BrokerHoldsReplicas { .. }
+            | R::BrokerThere(_)
+            | R::BrokerRetired(_)
             | R::UnknownDirectory(_)
             | R::InvalidClusterId => K::InvalidRequest,
         }

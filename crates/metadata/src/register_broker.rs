@@ -53,6 +53,9 @@ impl Metadata {
     ) -> Result<i64, Refusal> {
         let image = self.image();
         let id = registration.id;
+        if registration.directories.iter().any(|directory| image.is_retired(id, *directory)) {
+            return Err(Refusal::BrokerRetired(id));
+        }
         let known = image.broker(id);
         if let Some(known) = known {
             if known.incarnation == registration.incarnation {

@@ -103,6 +103,8 @@ pub enum Request {
         /// Whose replicas.
         partitions: Vec<TopicPartition>,
     },
+    /// A broker that holds nothing leaves for good.
+    RemoveBroker(BrokerId),
 }
 
 /// The answer to a [`Request`] of the same name, entries in the order of the request; where it
@@ -144,6 +146,8 @@ pub enum Reply {
     NamedCluster(Result<String, Refusal>),
     /// To [`Request::DoubtReplicas`]: whether each counts for nothing any more.
     DoubtedReplicas(Result<DoubtedReplicas, Refusal>),
+    /// To [`Request::RemoveBroker`].
+    RemovedBroker(Result<(), Refusal>),
 }
 
 /// Property names and values as a client wrote them, unchecked.

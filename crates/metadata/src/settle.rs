@@ -57,9 +57,9 @@ impl Image {
     /// What there is to change for partitions to be in line with these brokers.
     pub(crate) fn unsettled(&self, electorate: &Electorate) -> impl Iterator<Item = Record> {
         self.partitions().filter_map(move |(topic, partition, state)| {
-            let all_well = state
-                .leader
-                .is_some_and(|_| state.in_sync.iter().all(|id| electorate.is_usable(*id, state)));
+            let all_well = state.leader.is_some()
+                && state.in_sync.iter().all(|id| electorate.is_usable(*id, state))
+                && !electorate.gives_way(state);
             if all_well {
                 return None;
             }
@@ -76,14 +76,13 @@ impl Image {
     }
 
     /// A new partition on these brokers: those that are there are in sync, and the first of them
-    /// leads.
+    /// leads that is not to be emptied.
     pub(crate) fn new_partition(&self, replicas: Vec<BrokerId>) -> PartitionState {
         let electorate = self.electorate();
         let directories = self.only_directories(&replicas);
         let mut state = PartitionState { directories, ..PartitionState::new(replicas) };
         electorate.without_unusable(&mut state);
-        let can_lead = |id: &&BrokerId| electorate.is_usable(**id, &state);
-        state.leader = state.in_sync.iter().find(can_lead).copied();
+        state.leader = electorate.first_leader(&state);
         state
     }
 }

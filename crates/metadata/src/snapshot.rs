@@ -11,6 +11,8 @@ impl Image {
         let cluster = self.cluster_id().map(|id| Record::ClusterId(id.to_owned()));
         let epoch = Some(self.past_broker_epoch).filter(|epoch| 0 < *epoch);
         let ids = Some(self.producer_id_block_end).filter(|end| 0 < *end);
+        let retired =
+            self.retired().map(|(broker, directory)| Record::Retired { broker, directory });
         let brokers = self.brokers().map(|broker| Record::Broker(broker.clone()));
         let configs = self.broker_overrides.iter().map(|(broker, overrides)| Record::Config {
             resource: ConfiguredResource::Broker(*broker),
@@ -37,6 +39,7 @@ impl Image {
             .chain(cluster)
             .chain(epoch.map(Record::BrokerEpoch))
             .chain(ids.map(|end| Record::ProducerIdBlock { end }))
+            .chain(retired)
             .chain(brokers)
             .chain(configs)
             .chain(topics)

@@ -169,6 +169,9 @@ fn check(world: &World, before: &Image) -> Result<(), TestCaseError> {
         if let Some(leader) = state.leader {
             prop_assert!(state.in_sync.contains(&leader) && is_active(&leader), "{about}");
             prop_assert!(state.in_sync.iter().all(is_active), "{about}");
+            let stays = |id: &BrokerId| image.broker(*id).is_some_and(|broker| !broker.drained);
+            let gives_way = !stays(&leader) && state.in_sync.iter().any(stays);
+            prop_assert!(!gives_way, "a drained broker leads: {about}");
         } else {
             let candidates = state.in_sync.iter().chain(&state.eligible);
             prop_assert!(!candidates.into_iter().any(is_active), "nobody leads: {about}");

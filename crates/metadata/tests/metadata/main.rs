@@ -11,6 +11,7 @@ mod elections;
 mod growing;
 mod invariants;
 mod liveness;
+mod operating;
 mod reassigning;
 mod records;
 mod travel;

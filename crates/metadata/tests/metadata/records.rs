@@ -130,7 +130,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(
         key in prop::collection::vec(any::<u8>(), 0..24),
-        kind in 0..9u8,
+        kind in 0..16u8,
         value in prop::option::of(prop::collection::vec(any::<u8>(), 0..60)),
     ) {
         for (first, version) in [(None, None), (Some(kind), None), (Some(kind), Some(1))] {

@@ -151,6 +151,7 @@ fn request() -> impl Strategy<Value = Request> {
             }
         ),
         id().prop_map(Request::UnregisterBroker),
+        id().prop_map(Request::RemoveBroker),
         (id(), any::<bool>())
             .prop_map(|(broker, drained)| Request::DrainBroker { broker, drained }),
         text().prop_map(Request::NameCluster),

@@ -57,6 +57,8 @@ pub enum PeerMessage {
     Join {
         /// Its identity there.
         member: raft::MemberId,
+        /// Where other brokers reach it: whoever leads the quorum may know nothing of it.
+        address: Option<PeerPlace>,
     },
     /// Where a follower's logs end, for the leader of them; each asks for what follows.
     Positions {
@@ -98,6 +100,25 @@ pub enum PeerMessage {
         /// The answer.
         report: QuorumReport,
     },
+    /// Asks a member of the metadata quorum what it knows of it, whoever leads.
+    AskMember {
+        /// The sender's name for the question; the answer is a [`PeerMessage::Quorum`].
+        token: Token,
+    },
+    /// These were members of the metadata quorum and have been removed for good.
+    Retired {
+        /// Which ones.
+        members: Vec<raft::MemberId>,
+    },
+}
+
+/// Where a broker listens for others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerPlace {
+    /// Host name or IP address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
 }
 
 /// How the metadata quorum stands.
@@ -113,6 +134,8 @@ pub struct QuorumReport {
     pub last_index: raft::LogIndex,
     /// Who takes part.
     pub members: Vec<ReportedMember>,
+    /// Whether whoever tells this would come back with these members after a crash.
+    pub is_membership_durable: bool,
 }
 
 /// A member of the metadata quorum in a [`QuorumReport`].

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use towpath_broker::peer::{Frame, encode_records};
+use towpath_broker::peer::{Frame, PeerMessage, encode_records};
 use towpath_driver::NextRecords;
 use towpath_model::BrokerId;
 
@@ -51,6 +51,9 @@ impl PeerHandler for Neighbours {
         let Some(node) = self.node.get() else { return };
         match Frame::decode(&message) {
             Ok(Frame::Message(message)) => {
+                if let PeerMessage::Join { member, address: Some(place) } = &message {
+                    node.hear_of(member.broker(), place);
+                }
                 node.guarded(|| node.driver().receive(from, message));
             }
             Ok(Frame::Records(answers)) => {

@@ -26,6 +26,7 @@ mod plain_memory;
 mod progress;
 mod publish;
 mod reads;
+mod remove_broker;
 mod self_test;
 mod topics;
 pub mod verify;
@@ -43,6 +44,7 @@ pub use node::{Node, NodeSettings, Surroundings, SystemDriver, Unavailable, rand
 pub use plain_memory::PlainTurn;
 pub use progress::Progress;
 pub use publish::{Acknowledged, Appended, PublishError};
+pub use remove_broker::RemovalFailure;
 pub use self_test::SelfTestError;
 pub use towpath_log::Identity;
 pub use waiters::{Wait, Waiters};

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use towpath_broker::peer::PeerPlace;
 use towpath_coordinator::{groups, publishers};
 use towpath_driver::{
     Clock, CompactionWork, Delivery, Driver, NotCoordinator, OpenError, Place, QUORUM_TICK,
@@ -29,7 +30,7 @@ use crate::health;
 use crate::kafka::FetchSessions;
 use crate::limits::{Ledger, Limits};
 use crate::metrics::{Metrics, SyncTimes};
-use crate::peer::PeerMetrics;
+use crate::peer::{PeerAddress, PeerMetrics};
 use crate::plain_memory::{PlainMemory, PlainTurn};
 use crate::progress::Progress;
 use crate::waiters::{Wait, Waiters};
@@ -305,6 +306,24 @@ impl Node {
         match tokio::time::timeout(limit, wait.answer()).await {
             Ok(Some(Delivery::Quorum(report))) => report,
             _ => self.driver.quorum_report(),
+        }
+    }
+
+    /// What a member of the metadata quorum knows of it, if that answers within `limit`.
+    pub async fn ask_member(&self, member: BrokerId, limit: Duration) -> Option<QuorumReport> {
+        let mut wait = self.wait();
+        self.driver.ask_member(member, wait.token());
+        match tokio::time::timeout(limit, wait.answer()).await {
+            Ok(Some(Delivery::Quorum(report))) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// Somebody says where a broker listens for others.
+    pub(crate) fn hear_of(&self, broker: BrokerId, place: &PeerPlace) {
+        if let Some(peers) = self.waiters.peers() {
+            let PeerPlace { host, port } = place.clone();
+            peers.hear_of(broker, PeerAddress { host, port });
         }
     }
 

@@ -116,6 +116,11 @@ impl Waiters {
         let _ = self.0.peers.set(peers);
     }
 
+    /// The way to other brokers, where there is one.
+    pub(crate) fn peers(&self) -> Option<&Arc<Peers>> {
+        self.0.peers.get()
+    }
+
     fn shard(&self, place: Place) -> MutexGuard<'_, Shard> {
         self.0.shards[place.shard].lock().expect("no panic holds the waiters")
     }

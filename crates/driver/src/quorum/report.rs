@@ -1,12 +1,14 @@
-//! How the metadata quorum stands, for whoever shows it.
+//! How the metadata quorum stands, for whoever shows it, and what only the controller knows of brokers.
 //!
 //! Only its leader knows how far the others are, so it is asked. Nobody is told when a question is
 //! lost: whoever waits gives up after a while, and makes do with what this broker knows.
 
+use std::collections::BTreeMap;
+
 use towpath_broker::peer::{PeerMessage, QuorumReport, ReportedMember};
 use towpath_log::disk::Disk;
 use towpath_metadata::raft::{Role, Status};
-use towpath_model::{BrokerId, Token};
+use towpath_model::{BrokerId, Timestamp, Token};
 
 use super::own_number;
 use crate::driver::Driver;
@@ -28,6 +30,7 @@ fn report_of(status: &Status) -> QuorumReport {
         commit: status.commit,
         last_index: status.last_index,
         members: members.collect(),
+        is_membership_durable: status.is_membership_durable,
     }
 }
 
@@ -36,6 +39,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// is.
     pub fn quorum_report(&self) -> QuorumReport {
         report_of(&self.quorum_status())
+    }
+
+    /// Brokers that the controller hears nothing of, and since when; `None`: this broker is not the
+    /// controller.
+    pub fn silent_brokers(&self) -> Option<BTreeMap<BrokerId, Timestamp>> {
+        let now = self.clock.now();
+        let slot = self.quorum.lock();
+        slot.controller.as_ref().map(|host| host.machine().silent(now))
     }
 
     /// Asks the leader of the quorum how it stands; the answer is delivered to `token`, if one comes.
@@ -47,6 +58,22 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             _ => self.net.deliver(token, Delivery::Quorum(report_of(&status))),
         }
+    }
+
+    /// Asks a broker what it knows of the quorum itself; the answer is delivered to `token`, if one
+    /// comes.
+    pub fn ask_member(&self, member: BrokerId, token: Token) {
+        if member == self.settings.broker_id {
+            self.net.deliver(token, Delivery::Quorum(self.quorum_report()));
+        } else {
+            self.net.send(member, PeerMessage::AskMember { token });
+        }
+    }
+
+    /// Another broker asks what this one knows.
+    pub(crate) fn asked_as_member(&self, from: BrokerId, token: Token) {
+        let report = self.quorum_report();
+        self.net.send(from, PeerMessage::Quorum { token, report });
     }
 
     /// Another broker asks; who does not lead knows no more than it.

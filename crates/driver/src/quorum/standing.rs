@@ -110,6 +110,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// Registers, or says that it is there, when it is time.
     pub(super) fn keep_station(&self, now: Now) {
+        if self.is_retired() {
+            return;
+        }
         let request = self.station().next(now.time);
         let Some((number, mut request)) = request else { return };
         if let Request::Heartbeat(heartbeat) = &mut request {

@@ -53,7 +53,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             PeerMessage::Ask { token, request } => self.asked_by(from, token, request),
             PeerMessage::Answer { token, index, reply } => self.answered(token, index, reply),
             PeerMessage::NotController { token } => self.not_answered(token),
-            PeerMessage::Join { member } => self.wants_to_join(member),
+            PeerMessage::Join { member, address } => self.wants_to_join(member, address),
+            PeerMessage::Retired { members } => self.told_retired(&members),
             PeerMessage::Positions { broker_epoch, positions } => {
                 self.replicas_ask(from, broker_epoch, &positions);
             }
@@ -62,6 +63,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 self.told_readers(topic, coordinator, readers);
             }
             PeerMessage::AskQuorum { token } => self.asked_for_quorum(from, token),
+            PeerMessage::AskMember { token } => self.asked_as_member(from, token),
             PeerMessage::Quorum { token, report } => self.told_quorum(token, report),
             PeerMessage::Durable { broker_epoch, positions } => {
                 self.replicas_report(from, broker_epoch, &positions);

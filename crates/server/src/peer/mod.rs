@@ -168,6 +168,9 @@ pub struct PeerSettings {
 
 /// The connections of this broker to others. Stopped by its owner, or when it is dropped.
 pub struct Peers {
+    me: BrokerId,
+    addresses: Addresses,
+    peers_max: usize,
     routes: Arc<Routes>,
     metrics: PeerMetrics,
     stop: watch::Sender<bool>,
@@ -181,6 +184,8 @@ impl Peers {
     /// Outside of a tokio runtime.
     pub fn start(settings: PeerSettings, handler: Arc<dyn PeerHandler>) -> Peers {
         let metrics = settings.metrics.clone();
+        let (addresses, peers_max) = (settings.addresses.clone(), settings.limits.peers_max);
+        let me = settings.me;
         let context = Arc::new(Context {
             node_id: settings.me,
             directory_id: settings.directory_id,
@@ -201,7 +206,7 @@ impl Peers {
         let (stop, stopped) = watch::channel(false);
         let serving = serve(context, Arc::clone(&routes), settings.listener, stopped);
         let task = Mutex::new(Some(tokio::spawn(serving)));
-        Peers { routes, metrics, stop, task }
+        Peers { me, addresses, peers_max, routes, metrics, stop, task }
     }
 
     /// Sends a message, unless the peer cannot be reached at the moment. `true` promises nothing but
@@ -226,6 +231,13 @@ impl Peers {
         for peer in self.routes.0.read().expect("nothing panics over the routes").values() {
             // Whatever the address is, it counts as another one.
             peer.address.send_modify(|_| {});
+        }
+    }
+
+    /// Somebody says where a peer is: that counts where nothing better is known.
+    pub fn hear_of(&self, peer: BrokerId, address: PeerAddress) {
+        if peer != self.me && self.addresses.of(peer).is_none() {
+            self.addresses.learn(peer, address, self.peers_max);
         }
     }
 

@@ -104,6 +104,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         while step().is_ok() {}
     }
 
+    /// Where the results of an HTTP publisher live.
+    ///
+    /// # Errors
+    /// [`NotCoordinator::NoTopic`].
+    pub fn publisher_place(&self, publisher: &Publisher) -> Result<TopicPartition, NotCoordinator> {
+        self.place(PUBLISHERS_TOPIC, |n| publisher_partition(publisher, n))
+    }
+
     /// Asks the state of one HTTP publisher; the answer is delivered to `token`.
     ///
     /// # Errors
@@ -114,7 +122,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         token: Token,
         request: publishers::Request,
     ) -> Result<(), NotCoordinator> {
-        let place = self.place(PUBLISHERS_TOPIC, |n| publisher_partition(publisher, n))?;
+        let place = self.publisher_place(publisher)?;
         self.ask_at(place, |slot, now, out| slot.partition.ask_publishers(now, token, request, out))
     }
 

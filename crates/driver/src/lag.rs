@@ -98,6 +98,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         lags
     }
 
+    /// The lag of a reader at `committed` of a partition that is led here.
+    pub fn lag_at(
+        &self,
+        topic: &str,
+        partition: PartitionIndex,
+        committed: Offset,
+    ) -> Option<(Standing, Lag)> {
+        let (id, _, config) = self.topic_for_lag(topic)?;
+        let cell = self.cell(TopicPartition { topic: id, partition })?;
+        let now = self.clock.now().wall;
+        lag_in(&cell.lock(), now, committed, &self.limits(id, &config))
+    }
+
     fn find_readers(&self, group: Option<&str>, rows_max: usize) -> (Found, usize) {
         let (mut found, mut count, mut omitted) = (Found::new(), 0, 0);
         let cells = match group {

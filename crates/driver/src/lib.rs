@@ -47,6 +47,7 @@ pub use damage::Damaged;
 pub use driver::{Driver, Settings};
 pub use fetch::{FetchRefusal, Position, Read, ReadLimits, Reader};
 pub use find_offset::{Finding, OffsetAnswer, OffsetQuery, TimeSearch};
+pub use inspect::Stored;
 pub use lag::{GroupLag, Lags};
 pub use manage::DeleteRecordsRefusal;
 pub use offline::Offline;
@@ -62,7 +63,7 @@ pub use sync::{Round, SyncReport};
 pub use towpath_broker::guard::Cause;
 pub use towpath_broker::lag::{Lag, RATIO_WARNING, Standing};
 pub use towpath_broker::peer::{self, Fed, PeerMessage, QuorumReport, ReportedMember};
-pub use towpath_broker::{Condition, LOSSES_MAX, Loss, Outcome};
+pub use towpath_broker::{Condition, LOSSES_MAX, Loss, OFFSETS_TOPIC, Outcome};
 pub use towpath_log::disk::{Disk, DiskFile, Space};
 pub use towpath_log::{
     DamageCause, DamagedRange, LOOKUP_PLAIN_BYTES_MAX, Patience, Slice, TimeStep,

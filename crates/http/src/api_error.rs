@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A stable code of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,8 @@ pub enum Code {
     TopicNotFound,
     /// No such group.
     GroupNotFound,
+    /// No such node.
+    NodeNotFound,
     /// No such partition of the topic.
     PartitionNotFound,
     /// The path exists, the method on it does not.
@@ -54,6 +56,12 @@ pub enum Code {
     SequenceStale,
     /// The group has members, and only they may commit.
     GroupActive,
+    /// The node still leads or holds partitions.
+    NodeNotEmpty,
+    /// The node still runs, and was not drained.
+    NodeLive,
+    /// Nobody would be left to hold partitions.
+    LastNode,
     /// The body, or the number of things in it, is larger than the limit.
     BodyTooLarge,
     /// The message is larger than the topic takes.
@@ -92,7 +100,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 38] = [
+    pub const ALL: [Code; 42] = [
         Code::InvalidJson,
         Code::InvalidRequest,
         Code::InvalidParameter,
@@ -108,12 +116,16 @@ impl Code {
         Code::NotFound,
         Code::TopicNotFound,
         Code::GroupNotFound,
+        Code::NodeNotFound,
         Code::PartitionNotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::TopicExists,
         Code::SequenceStale,
         Code::GroupActive,
+        Code::NodeNotEmpty,
+        Code::NodeLive,
+        Code::LastNode,
         Code::BodyTooLarge,
         Code::MessageTooLarge,
         Code::EncodingNotSupported,
@@ -152,12 +164,16 @@ impl Code {
             Code::NotFound => "NOT_FOUND",
             Code::TopicNotFound => "TOPIC_NOT_FOUND",
             Code::GroupNotFound => "GROUP_NOT_FOUND",
+            Code::NodeNotFound => "NODE_NOT_FOUND",
             Code::PartitionNotFound => "PARTITION_NOT_FOUND",
             Code::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Code::RequestTimeout => "REQUEST_TIMEOUT",
             Code::TopicExists => "TOPIC_EXISTS",
             Code::SequenceStale => "SEQUENCE_STALE",
             Code::GroupActive => "GROUP_ACTIVE",
+            Code::NodeNotEmpty => "NODE_NOT_EMPTY",
+            Code::NodeLive => "NODE_LIVE",
+            Code::LastNode => "LAST_NODE",
             Code::BodyTooLarge => "BODY_TOO_LARGE",
             Code::MessageTooLarge => "MESSAGE_TOO_LARGE",
             Code::EncodingNotSupported => "ENCODING_NOT_SUPPORTED",
@@ -195,10 +211,16 @@ impl Code {
             Code::NotFound
             | Code::TopicNotFound
             | Code::GroupNotFound
+            | Code::NodeNotFound
             | Code::PartitionNotFound => 404,
             Code::MethodNotAllowed => 405,
             Code::RequestTimeout => 408,
-            Code::TopicExists | Code::SequenceStale | Code::GroupActive => 409,
+            Code::TopicExists
+            | Code::SequenceStale
+            | Code::GroupActive
+            | Code::NodeNotEmpty
+            | Code::NodeLive
+            | Code::LastNode => 409,
             Code::BodyTooLarge | Code::MessageTooLarge => 413,
             Code::EncodingNotSupported => 415,
             Code::OffsetOutOfRange => 416,
@@ -273,6 +295,25 @@ impl ApiError {
             error: &'a ApiError,
         }
         serde_json::to_string(&Body { error: self }).expect("texts and numbers are JSON")
+    }
+}
+
+/// An error as another broker tells it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Failed {
+    code: String,
+    message: String,
+    help: Option<String>,
+}
+
+impl Failed {
+    pub(crate) fn into_error(self) -> ApiError {
+        let code = Code::ALL.into_iter().find(|code| code.as_str() == self.code);
+        let error = ApiError::new(code.unwrap_or(Code::Internal), self.message);
+        match self.help {
+            Some(help) => error.with_help(help),
+            None => error,
+        }
     }
 }
 

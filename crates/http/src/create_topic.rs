@@ -61,7 +61,7 @@ pub(crate) async fn handle(
     };
     let created = app.node.create_topics(vec![topic]).await.map_err(refusals::of_unavailable)?;
     match created.into_iter().next() {
-        Some((_, Ok(_))) => Ok((StatusCode::CREATED, Json(show(&app, &wanted.name)?))),
+        Some((_, Ok(_))) => Ok((StatusCode::CREATED, Json(show(&app, &wanted.name).await?))),
         Some((_, Err(refusal))) => Err(refusals::of_metadata(&refusal)),
         None => Err(ApiError::new(Code::Internal, "creating the topic was not answered")),
     }

@@ -1,7 +1,11 @@
-//! `GET /topics/{topic}/offsets?timestamp=`: where in each partition a moment lies.
+//! `GET /topics/{topic}/offsets?timestamp=`: where in each partition a moment lies. Each partition's leader
+//! is asked; who was asked by another broker tells of what it leads.
+
+use std::collections::BTreeSet;
 
 use axum::extract::State;
-use axum::http::Uri;
+use axum::http::{HeaderMap, Method, Uri};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use towpath_driver::{OffsetAnswer, OffsetQuery};
 use towpath_model::{PartitionIndex, Timestamp, TopicPartition};
@@ -11,6 +15,7 @@ use crate::api_error::{ApiError, Code};
 use crate::app::App;
 use crate::body::parse_query;
 use crate::captured::Captured;
+use crate::forward::{ask_each, is_hop, leader_of};
 use crate::refusals;
 use crate::time::parse_rfc3339;
 
@@ -20,13 +25,13 @@ pub(crate) struct Query {
     timestamp: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct TopicOffsets {
     topic: String,
     partition_offsets: Vec<PartitionOffset>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct PartitionOffset {
     partition: i32,
     offset: i64,
@@ -62,14 +67,20 @@ fn plus(text: &str) -> String {
 pub(crate) async fn handle(
     State(app): State<App>,
     Captured(topic): Captured<String>,
+    headers: HeaderMap,
     uri: Uri,
 ) -> Result<Json<TopicOffsets>, ApiError> {
     let query: Query = parse_query(&uri)?;
     let wanted = read_timestamp(query.timestamp.as_deref().unwrap_or("latest"))?;
     let topic = app.topic(&topic)?;
-    let mut partition_offsets = Vec::new();
+    let (mut partition_offsets, mut elsewhere) = (Vec::new(), BTreeSet::new());
+    let me = app.node.driver().broker_id();
     for partition in (0..topic.partitions.get()).filter_map(|p| i32::try_from(p).ok()) {
         let id = topic.partition(PartitionIndex(partition));
+        if let Some(leader) = leader_of(&app, id).filter(|leader| *leader != me) {
+            elsewhere.insert(leader);
+            continue;
+        }
         let found = match find(&app, id, wanted).await? {
             Some(found) => Some(found),
             None => find(&app, id, OffsetQuery::Latest).await?,
@@ -79,6 +90,18 @@ pub(crate) async fn handle(
             offset: found.offset.0,
             timestamp: found.timestamp.map(|timestamp| timestamp.0),
         }));
+    }
+    if !is_hop(&headers) {
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let leaders = elsewhere.into_iter().map(|leader| (leader, Bytes::new()));
+        for (_, told) in ask_each::<TopicOffsets>(&app, &Method::GET, path, leaders).await {
+            partition_offsets.extend(told?.partition_offsets);
+        }
+        partition_offsets.sort_by_key(|found| found.partition);
+        if partition_offsets.len() < topic.partitions.get() as usize {
+            let message = format!("partitions of {} have just changed their leaders", topic.name);
+            return Err(ApiError::new(Code::Unavailable, message).with_help("try again"));
+        }
     }
     Ok(Json(TopicOffsets { topic: topic.name.as_str().to_owned(), partition_offsets }))
 }

@@ -11,23 +11,27 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use towpath_model::{BrokerId, PartitionIndex, TopicPartition};
 
-use crate::api_error::{ApiError, Code};
+use crate::api_error::{ApiError, Code, Failed};
 use crate::app::App;
 use crate::body::read_body;
-use crate::limits::{COMMIT_WAIT_MAX, READ_WAIT_MAX};
+use crate::limits::{BODY_BYTES_MAX, COMMIT_WAIT_MAX, READ_WAIT_MAX};
+use crate::refusals;
 
 /// Names the broker that passed a request on.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("towpath-forwarded-by");
@@ -45,6 +49,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 enum Subject {
     Partition { topic: String, partition: i32 },
     Group(String),
+    Node(BrokerId),
 }
 
 impl Subject {
@@ -54,15 +59,30 @@ impl Subject {
             found.next().map(|(_, value)| value.to_owned())
         };
         match route {
-            "/topics/{topic}/partitions/{partition}/messages" => Some(Subject::Partition {
-                topic: parameter("topic")?,
-                partition: parameter("partition")?.parse().ok()?,
-            }),
+            "/topics/{topic}/partitions/{partition}/messages"
+            | "/topics/{topic}/partitions/{partition}/batches"
+            | "/topics/{topic}/partitions/{partition}/producers/{producer}" => {
+                Some(Subject::Partition {
+                    topic: parameter("topic")?,
+                    partition: parameter("partition")?.parse().ok()?,
+                })
+            }
             "/groups/{group}/offsets" => Some(Subject::Group(parameter("group")?)),
             "/groups/{group}/lag" if method == Method::GET => {
                 Some(Subject::Group(parameter("group")?))
             }
+            "/nodes/{node}/self" => Some(Subject::Node(BrokerId(parameter("node")?.parse().ok()?))),
             _ => None,
+        }
+    }
+
+    /// Makes the place for the first commit of a cluster: only then it is known who takes it.
+    async fn make(&self, app: &App, method: &Method) -> Result<(), ApiError> {
+        match self {
+            Subject::Group(_) if method == Method::POST => {
+                app.node.ensure_offsets_topic().await.map_err(refusals::of_unavailable)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -75,6 +95,7 @@ impl Subject {
                 let topic = driver.image().topic(topic)?.id;
                 TopicPartition { topic, partition: PartitionIndex(*partition) }
             }
+            Subject::Node(node) => return driver.image().broker(*node).map(|broker| broker.id),
         };
         leader_of(app, id)
     }
@@ -90,6 +111,79 @@ pub(crate) fn is_hop(headers: &HeaderMap) -> bool {
     headers.contains_key(HOP)
 }
 
+/// The controller's answer to a question that only it can answer in full; `None`: this broker is to
+/// answer, because it is the controller, another broker has asked it, or the controller does not answer.
+pub(crate) async fn by_controller(app: &App, headers: &HeaderMap, uri: &Uri) -> Option<Response> {
+    let driver = app.node.driver();
+    let controller =
+        driver.controller().filter(|id| *id != driver.broker_id() && !is_hop(headers))?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let answer = ask(app, controller, &Method::GET, path, Bytes::new()).await.ok()?;
+    (!answer.status().is_server_error()).then_some(answer)
+}
+
+/// Asks another broker for a value.
+///
+/// # Errors
+/// When it cannot be asked, or answers something else.
+pub(crate) async fn ask_value<T: DeserializeOwned>(
+    app: &App,
+    broker: BrokerId,
+    method: &Method,
+    path: &str,
+    body: Bytes,
+) -> Result<T, ApiError> {
+    let asked = ask(app, broker, method, path, body).await;
+    read_value(broker, path, asked.map_err(NotAsked::into_error)?).await
+}
+
+/// Reads what a broker has answered; an error of this API is passed on as it is.
+pub(crate) async fn read_value<T: DeserializeOwned>(
+    broker: BrokerId,
+    path: &str,
+    answer: Response,
+) -> Result<T, ApiError> {
+    let status = answer.status();
+    let body = to_bytes(answer.into_body(), BODY_BYTES_MAX).await.unwrap_or_default();
+    if status.is_success()
+        && let Ok(value) = serde_json::from_slice(&body)
+    {
+        return Ok(value);
+    }
+    if let Ok(Refused { error }) = serde_json::from_slice(&body) {
+        return Err(error.into_error());
+    }
+    let message = format!("broker {broker} answers {path} with status {status}");
+    Err(ApiError::new(Code::Unavailable, message).with_help("try again"))
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    error: Failed,
+}
+
+/// The other brokers that count as there.
+pub(crate) fn others_there(app: &App) -> Vec<BrokerId> {
+    let image = app.node.driver().image();
+    let others = image.brokers().filter(|broker| broker.id != image.me() && !broker.fenced);
+    others.map(|broker| broker.id).collect()
+}
+
+/// Asks several brokers the same, each with a body of its own, all at once.
+pub(crate) async fn ask_each<T: DeserializeOwned + Send + 'static>(
+    app: &App,
+    method: &Method,
+    path: &str,
+    bodies: impl IntoIterator<Item = (BrokerId, Bytes)>,
+) -> Vec<(BrokerId, Result<T, ApiError>)> {
+    let mut asked = JoinSet::new();
+    for (broker, body) in bodies {
+        let (app, method, path) = (app.clone(), method.clone(), path.to_owned());
+        asked.spawn(async move { (broker, ask_value(&app, broker, &method, &path, body).await) });
+    }
+    asked.join_all().await
+}
+
 /// Answers here what lies here, and passes on the rest.
 pub(crate) async fn route(
     State(app): State<App>,
@@ -103,6 +197,9 @@ pub(crate) async fn route(
     // What cannot be read is for the action to refuse, in its own words.
     let subject = parameters.ok().and_then(|p| Subject::of(route, request.method(), &p));
     let Some(subject) = subject else { return next.run(request).await };
+    if let Err(error) = subject.make(&app, request.method()).await {
+        return error.into_response();
+    }
     match subject.owner(&app) {
         Some(owner) if owner != me && is_hop(request.headers()) => misdirected(me).into_response(),
         Some(owner) if owner != me => pass_on(&app, &subject, owner, request)

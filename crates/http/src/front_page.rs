@@ -13,6 +13,7 @@ pub(crate) async fn handle(headers: HeaderMap) -> String {
 Publish   curl http://{host}/topics/hello/messages -d '{{\"value\":\"it works\"}}'
 Read      curl http://{host}/topics/hello/partitions/0/messages
 Topics    curl http://{host}/topics
+Cluster   curl http://{host}/cluster   curl http://{host}/nodes
 
 API       http://{host}/openapi.json
 Metrics   http://{host}/metrics

@@ -1,9 +1,10 @@
 //! `GET /groups/{group}/lag`: how far a group is behind, how long it has until retention overtakes
-//! it, and what it has lost.
+//! it, and what it has lost. The broker that coordinates the group answers, and asks those that lead the
+//! partitions.
 
 use axum::extract::State;
 use axum::http::Uri;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use towpath_coordinator::groups::{Reply, Request};
 use towpath_driver::{GroupLag, Lags, Loss};
 use towpath_server::Unavailable;
@@ -13,6 +14,8 @@ use crate::api_error::{ApiError, Code};
 use crate::app::{App, refuse_query};
 use crate::captured::Captured;
 use crate::limits::LAGS_MAX;
+use crate::list_losses;
+use crate::measure_lag::{Measured, measured};
 use crate::refusals;
 
 #[derive(Serialize)]
@@ -32,41 +35,26 @@ struct PartitionLag {
     partition: i32,
     committed_offset: i64,
     committed_at: i64,
-    /// Null, as everything after it, when the partition is not served here.
-    log_start_offset: Option<i64>,
-    high_watermark: Option<i64>,
-    lag_records: Option<i64>,
-    lag_seconds: Option<f64>,
-    lag_bytes: Option<u64>,
-    retention_ratio: Option<f64>,
-    time_to_loss_seconds: Option<u64>,
-    lost_records: Option<i64>,
+    #[serde(flatten)]
+    measured: Measured,
 }
 
 impl PartitionLag {
-    fn of(row: &GroupLag) -> PartitionLag {
-        let (standing, lag) = row.here.unzip();
+    fn of((row, measured): (&GroupLag, Measured)) -> PartitionLag {
         PartitionLag {
             topic: row.topic.as_str().to_owned(),
             partition: row.partition.0,
             committed_offset: row.committed.0,
             committed_at: row.committed_at.0,
-            log_start_offset: standing.map(|standing| standing.log_start_offset.0),
-            high_watermark: standing.map(|standing| standing.high_watermark.0),
-            lag_records: lag.map(|lag| lag.records),
-            lag_seconds: lag.and_then(|lag| lag.age_seconds()),
-            lag_bytes: lag.map(|lag| lag.bytes),
-            retention_ratio: lag.and_then(|lag| lag.rounded_ratio()),
-            time_to_loss_seconds: lag.and_then(|lag| lag.seconds_to_loss()),
-            lost_records: lag.map(|lag| lag.lost_records),
+            measured,
         }
     }
 }
 
 /// Records that were deleted before a group had read them.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct LossView {
-    group: String,
+    pub(crate) group: String,
     topic: String,
     partition: i32,
     first_offset: i64,
@@ -74,8 +62,8 @@ pub(crate) struct LossView {
     records: i64,
     /// When the first and the last of them were deleted.
     since: i64,
-    at: i64,
-    cause: &'static str,
+    pub(crate) at: i64,
+    cause: String,
 }
 
 impl LossView {
@@ -89,7 +77,7 @@ impl LossView {
             records: loss.records(),
             since: loss.since.0,
             at: loss.at.0,
-            cause: loss.cause.as_str(),
+            cause: loss.cause.as_str().to_owned(),
         }
     }
 }
@@ -105,11 +93,12 @@ pub(crate) async fn handle(
         return Err(ApiError::new(Code::GroupNotFound, format!("group {group:?} does not exist"))
             .with_help("GET /groups lists the groups"));
     }
-    let losses = app.node.driver().losses(Some(&group));
+    let measured = measured(&app, &lags.rows).await;
+    let losses = list_losses::everywhere(&app).await;
     Ok(Json(ShownLag {
-        partitions: lags.rows.iter().map(PartitionLag::of).collect(),
+        partitions: lags.rows.iter().zip(measured).map(PartitionLag::of).collect(),
         omitted: lags.omitted,
-        losses: losses.iter().rev().map(LossView::of).collect(),
+        losses: losses.into_iter().filter(|loss| loss.group == group).collect(),
         group,
     }))
 }

@@ -56,6 +56,11 @@ fn is_known(app: &App) -> bool {
     standing.broker_epoch.is_some() && !standing.is_fenced
 }
 
+/// Who was removed from the cluster does not come back by waiting.
+fn is_member(app: &App) -> bool {
+    !app.node.driver().is_retired()
+}
+
 /// What is wrong with the data directories, in words.
 fn problems(app: &App) -> Vec<String> {
     let driver = app.node.driver();
@@ -88,6 +93,7 @@ pub(crate) async fn ready(State(app): State<App>, uri: Uri) -> Response {
         ("not stopping".to_owned(), state != STOPPING),
         ("data directory".to_owned(), is_first_directory_at_work(&app)),
         ("known to the cluster".to_owned(), is_known(&app)),
+        ("not removed from the cluster".to_owned(), is_member(&app)),
     ];
     // With its first data directory a broker is of use, so these only say what is wrong.
     let is_ready = checks.iter().all(|(_, holds)| *holds);

@@ -1,4 +1,4 @@
-//! Messages for partitions that other brokers lead: passed on, one request for each broker.
+//! Messages that other brokers take: passed on, one request for each broker, in which they keep their order.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::{Duration, sleep};
-use towpath_model::{BrokerId, PartitionIndex};
+use towpath_model::{BrokerId, PartitionIndex, TopicPartition};
 
-use crate::api_error::{ApiError, Code};
+use crate::api_error::{ApiError, Code, Failed};
 use crate::app::{App, TopicView};
 use crate::body::parse_json;
 use crate::forward::{NotAsked, ask, leader_of, misdirected};
@@ -20,8 +20,17 @@ use crate::message::PublishedMessage;
 /// How long the metadata has to follow a change before brokers are asked again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// A message that goes elsewhere: its place in the request, and its partition.
-type Elsewhere = (usize, PartitionIndex);
+/// A message that goes elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Elsewhere {
+    /// Its place in the request.
+    pub(crate) at: usize,
+    /// Where it belongs.
+    pub(crate) partition: PartitionIndex,
+    /// Whose leader takes it: that partition, or the one that keeps the results of its producer.
+    pub(crate) by: TopicPartition,
+}
+
 type Outcome = (usize, Result<PublishedMessage, ApiError>);
 
 /// A body as it was written: one message or several.
@@ -41,31 +50,13 @@ enum Entry {
 }
 
 #[derive(Deserialize)]
-struct Failed {
-    code: String,
-    message: String,
-    help: Option<String>,
-}
-
-#[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
     Results { results: Vec<Entry> },
     Failed { error: Failed },
 }
 
-impl Failed {
-    fn into_error(self) -> ApiError {
-        let code = Code::ALL.into_iter().find(|code| code.as_str() == self.code);
-        let error = ApiError::new(code.unwrap_or(Code::Internal), self.message);
-        match self.help {
-            Some(help) => error.with_help(help),
-            None => error,
-        }
-    }
-}
-
-/// Publishes messages of `body` that other brokers lead the partitions of.
+/// Publishes messages of `body` that other brokers take.
 pub(crate) async fn publish(
     app: &App,
     topic: &TopicView,
@@ -78,7 +69,7 @@ pub(crate) async fn publish(
     let written = match parse_json::<Written>(body) {
         Ok(Written::Many { messages }) => messages,
         Ok(Written::One(message)) => vec![message],
-        Err(error) => return rest.into_iter().map(|(at, _)| (at, Err(error.clone()))).collect(),
+        Err(error) => return rest.into_iter().map(|one| (one.at, Err(error.clone()))).collect(),
     };
     let mut done = Vec::with_capacity(rest.len());
     for is_last in [false, true] {
@@ -88,15 +79,19 @@ pub(crate) async fn publish(
         }
         sleep(LOOK_AGAIN_AFTER).await;
     }
-    done.extend(rest.into_iter().map(|(at, partition)| {
-        let error = match leader_of(app, topic.partition(partition)) {
+    done.extend(rest.into_iter().map(|one| {
+        let error = match leader_of(app, one.by) {
             Some(leader) => misdirected(leader),
+            None if one.by == topic.partition(one.partition) => {
+                let text = format!("partition {} of {} has no leader", one.partition.0, topic.name);
+                ApiError::new(Code::Unavailable, text).with_help("try again")
+            }
             None => {
-                let text = format!("partition {} of {} has no leader", partition.0, topic.name);
+                let text = "nobody keeps the results of the producer at the moment";
                 ApiError::new(Code::Unavailable, text).with_help("try again")
             }
         };
-        (at, Err(error))
+        (one.at, Err(error))
     }));
     done
 }
@@ -112,7 +107,7 @@ async fn publish_once(
     let mut left = Vec::new();
     let mut by_leader: BTreeMap<BrokerId, Vec<Elsewhere>> = BTreeMap::new();
     for one in messages {
-        match leader_of(app, topic.partition(one.1)) {
+        match leader_of(app, one.by) {
             Some(leader) => by_leader.entry(leader).or_default().push(one),
             None => left.push(one),
         }
@@ -127,15 +122,15 @@ async fn publish_once(
     for (messages, task) in asked {
         match task.await {
             Ok(Some(Ok(results))) if results.len() == messages.len() => {
-                done.extend(messages.into_iter().map(|(at, _)| at).zip(results));
+                done.extend(messages.into_iter().map(|one| one.at).zip(results));
             }
             Ok(Some(Err(error))) => {
-                done.extend(messages.into_iter().map(|(at, _)| (at, Err(error.clone()))));
+                done.extend(messages.into_iter().map(|one| (one.at, Err(error.clone()))));
             }
             Ok(None) => left.extend(messages),
-            _ => done.extend(messages.into_iter().map(|(at, _)| {
+            _ => done.extend(messages.into_iter().map(|one| {
                 let error = ApiError::new(Code::Internal, "a broker answered something else");
-                (at, Err(error))
+                (one.at, Err(error))
             })),
         }
     }
@@ -144,9 +139,9 @@ async fn publish_once(
 
 /// The messages as they were written, each with the partition that was chosen for it here.
 fn body_of(written: &[Map<String, Value>], messages: &[Elsewhere]) -> Bytes {
-    let named = messages.iter().filter_map(|(at, partition)| {
-        let mut message = written.get(*at)?.clone();
-        message.insert("partition".to_owned(), partition.0.into());
+    let named = messages.iter().filter_map(|one| {
+        let mut message = written.get(one.at)?.clone();
+        message.insert("partition".to_owned(), one.partition.0.into());
         Some(Value::Object(message))
     });
     let mut body = Map::new();
@@ -213,13 +208,18 @@ mod tests {
     fn messages_are_passed_on_as_they_were_written_with_their_partition() {
         let many =
             written(r#"{"messages":[{"value":"a"},{"value":null,"key":"k"},{"value":"c"}]}"#);
-        let body = body_of(&many, &[(1, PartitionIndex(7)), (2, PartitionIndex(0))]);
+        let elsewhere = |at, index| {
+            let partition = PartitionIndex(index);
+            let by = TopicPartition { topic: towpath_model::Uuid::ZERO, partition };
+            Elsewhere { at, partition, by }
+        };
+        let body = body_of(&many, &[elsewhere(1, 7), elsewhere(2, 0)]);
         let expected =
             r#"{"messages":[{"key":"k","partition":7,"value":null},{"partition":0,"value":"c"}]}"#;
         assert_eq!(body, expected);
         let one = written(r#"{"value":"a"}"#);
         assert_eq!(
-            body_of(&one, &[(0, PartitionIndex(3))]),
+            body_of(&one, &[elsewhere(0, 3)]),
             r#"{"messages":[{"partition":3,"value":"a"}]}"#
         );
     }

@@ -28,7 +28,7 @@ use crate::forward::{is_hop, leader_of, misdirected};
 use crate::limits::COMMIT_WAIT_MAX;
 use crate::message::{NewMessage, Publish, PublishedMessage};
 use crate::partition_choice::choose;
-use crate::publish_elsewhere;
+use crate::publish_elsewhere::{self, Elsewhere};
 use crate::publisher::{self, Sequenced};
 use crate::refusals;
 
@@ -122,7 +122,8 @@ async fn publish_all(
             }
         }
     }
-    let elsewhere = led_elsewhere(app, topic, &mut plain);
+    let mut elsewhere = led_elsewhere(app, topic, &mut plain);
+    elsewhere.extend(publisher::kept_elsewhere(app, topic, &mut sequenced).await?);
     match written {
         None if !elsewhere.is_empty() => return Err(misdirected(app.node.driver().broker_id())),
         None => publish_plain(app, topic, plain, &mut results).await,
@@ -144,14 +145,15 @@ fn led_elsewhere(
     app: &App,
     topic: &TopicView,
     plain: &mut BTreeMap<PartitionIndex, Vec<(usize, NewMessage)>>,
-) -> Vec<(usize, PartitionIndex)> {
+) -> Vec<Elsewhere> {
     let me = app.node.driver().broker_id();
     let is_elsewhere = |partition: &PartitionIndex| {
         leader_of(app, topic.partition(*partition)).is_some_and(|leader| leader != me)
     };
     let elsewhere = plain.extract_if(.., |partition, _| is_elsewhere(partition));
     let indices = |(partition, messages): (PartitionIndex, Vec<(usize, NewMessage)>)| {
-        messages.into_iter().map(move |(index, _)| (index, partition))
+        let by = topic.partition(partition);
+        messages.into_iter().map(move |(at, _)| Elsewhere { at, partition, by })
     };
     elsewhere.flat_map(indices).collect()
 }

@@ -7,31 +7,43 @@
 //!       ─▶ Resolve(intent) ─▶ does the partition hold it? ─▶ Finish ─▶ Begin again
 //! ```
 //!
+//! The broker that leads the state does this, and asks others for partitions that it does not lead.
 //! The state decides (`towpath_coordinator::publishers`); this carries out. The answer does not
 //! wait until `Finish` is durable: without it, the next `Begin` after a crash resolves the intent
 //! from the partition itself, with the same result.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::http::Method;
+use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 use towpath_coordinator::publishers::{Intent, Outcome, Published, Publisher, Reply, Request};
-use towpath_driver::{Clock, Condition, NotCoordinator, ProduceFailure};
+use towpath_driver::{Clock, ProduceFailure};
 use towpath_metadata as metadata;
-use towpath_model::{Offset, PartitionIndex, ProducerId, TopicName, TopicPartition};
+use towpath_model::{
+    BrokerId, Offset, PartitionIndex, ProducerId, Timestamp, TopicName, TopicPartition,
+};
 use towpath_records::{BatchBuilder, Compression};
 use towpath_replication::Acks;
-use towpath_server::{PublishError, Unavailable};
+use towpath_server::PublishError;
 
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
+use crate::append_batch::AppendedBatch;
+use crate::forward::{NotAsked, ask as ask_broker, ask_value, leader_of, read_value};
 use crate::limits::{COMMIT_WAIT_MAX, PRODUCER_WAIT_MAX};
 use crate::message::{NewMessage, PublishedMessage};
+use crate::publish_elsewhere::Elsewhere;
 use crate::publish_messages::add;
 use crate::refusals;
+use crate::show_producer::{self, ShownProducer};
 
 /// Pauses while another request of the same producer is under way: doubled from first to last.
 const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
 const BUSY_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Between two looks whether an earlier attempt is committed.
+const COMMITTED_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A message with its place in the request.
 pub(crate) struct Sequenced {
@@ -39,6 +51,36 @@ pub(crate) struct Sequenced {
     pub(crate) sequence: i64,
     pub(crate) partition: PartitionIndex,
     pub(crate) message: NewMessage,
+}
+
+/// Takes out the messages of producers whose results other brokers keep. The place for results is made,
+/// should there be none.
+pub(crate) async fn kept_elsewhere(
+    app: &App,
+    topic: &TopicView,
+    sequenced: &mut BTreeMap<String, Vec<Sequenced>>,
+) -> Result<Vec<Elsewhere>, ApiError> {
+    if sequenced.is_empty() {
+        return Ok(Vec::new());
+    }
+    app.node.ensure_publishers_topic().await.map_err(refusals::of_unavailable)?;
+    let driver = app.node.driver();
+    let mut elsewhere = Vec::new();
+    sequenced.retain(|producer, messages| {
+        let publisher = Publisher { topic: topic.id, name: producer.as_str().into() };
+        // Without a place it is refused where it is asked.
+        let Ok(by) = driver.publisher_place(&publisher) else { return true };
+        let is_here = leader_of(app, by).is_none_or(|leader| leader == driver.broker_id());
+        if !is_here {
+            elsewhere.extend(messages.iter().map(|one| Elsewhere {
+                at: one.index,
+                partition: one.partition,
+                by,
+            }));
+        }
+        is_here
+    });
+    Ok(elsewhere)
 }
 
 /// Publishes one producer's messages of a request, in their order. Runs as a task of its own, so
@@ -141,14 +183,8 @@ fn answer(published: &Published) -> PublishedMessage {
 }
 
 async fn ask(app: &App, publisher: &Publisher, request: Request) -> Result<Reply, ApiError> {
-    match app.node.ask_publisher(publisher, request.clone()).await {
-        Err(Unavailable::NotCoordinator(NotCoordinator::NoTopic)) => {
-            app.node.ensure_publishers_topic().await.map_err(refusals::of_unavailable)?;
-            let asked = app.node.ask_publisher(publisher, request).await;
-            asked.map_err(refusals::of_unavailable)
-        }
-        asked => asked.map_err(refusals::of_unavailable),
-    }
+    let asked = app.node.ask_publisher_creating(publisher, request).await;
+    asked.map_err(refusals::of_unavailable)
 }
 
 async fn new_producer_id(app: &App) -> Result<ProducerId, ApiError> {
@@ -173,33 +209,65 @@ async fn append(
         finish(app, publisher, intent.number, Outcome::NotAppended);
         return Err(ApiError::new(Code::InvalidMessage, refusal.to_string()));
     }
-    let mut bytes = builder.build();
-    let id = topic.partition(intent.partition);
-    let appended = match app.node.append(id, &topic.config, &mut bytes, Acks::All) {
-        Ok(appended) => appended,
-        // An earlier attempt may have been appended: the next Begin resolves it.
-        Err(error @ PublishError::NotAppended(ProduceFailure::Stalled(_))) => {
-            return Err(refusals::of_publish(&error));
-        }
-        Err(error) => {
-            finish(app, publisher, intent.number, Outcome::NotAppended);
-            return Err(refusals::of_publish(&error));
-        }
+    let bytes = builder.build();
+    let appended = match led_by_another(app, topic.partition(intent.partition)) {
+        Some(leader) => append_at(app, leader, topic, intent.partition, bytes).await,
+        None => append_here(app, topic, intent.partition, bytes).await,
     };
-    match app.node.acknowledged(appended, COMMIT_WAIT_MAX).await {
-        Ok(acknowledged) => {
+    match appended {
+        Ok(appended) => {
             let published = Published {
                 partition: intent.partition,
-                offset: acknowledged.base_offset,
-                timestamp: acknowledged.append_time.unwrap_or(timestamp),
+                offset: Offset(appended.offset),
+                timestamp: appended.append_time.map_or(timestamp, Timestamp),
             };
             let outcome =
                 Outcome::Appended { offset: published.offset, timestamp: published.timestamp };
             finish(app, publisher, intent.number, outcome);
             Ok(answer(&published))
         }
+        Err(NotPublished::NotAppended(error)) => {
+            finish(app, publisher, intent.number, Outcome::NotAppended);
+            Err(error)
+        }
+        // The next Begin resolves it.
+        Err(NotPublished::InDoubt(error)) => Err(error),
+    }
+}
+
+/// Why a message is not known to be published.
+enum NotPublished {
+    /// It is not in the partition.
+    NotAppended(ApiError),
+    /// It may be there, or come yet.
+    InDoubt(ApiError),
+}
+
+fn led_by_another(app: &App, id: TopicPartition) -> Option<BrokerId> {
+    leader_of(app, id).filter(|leader| *leader != app.node.driver().broker_id())
+}
+
+async fn append_here(
+    app: &App,
+    topic: &TopicView,
+    partition: PartitionIndex,
+    mut bytes: Vec<u8>,
+) -> Result<AppendedBatch, NotPublished> {
+    let id = topic.partition(partition);
+    let appended = match app.node.append(id, &topic.config, &mut bytes, Acks::All) {
+        Ok(appended) => appended,
+        // An earlier attempt may have been appended.
+        Err(error @ PublishError::NotAppended(ProduceFailure::Stalled(_))) => {
+            return Err(NotPublished::InDoubt(refusals::of_publish(&error)));
+        }
+        Err(error) => return Err(NotPublished::NotAppended(refusals::of_publish(&error))),
+    };
+    match app.node.acknowledged(appended, COMMIT_WAIT_MAX).await {
+        Ok(acknowledged) => Ok(AppendedBatch {
+            offset: acknowledged.base_offset.0,
+            append_time: acknowledged.append_time.map(|time| time.0),
+        }),
         Err(error) => {
-            // Its fate is not known: the next Begin resolves it.
             let may_still_be = matches!(
                 error,
                 PublishError::TimedOut(_) | PublishError::TooFewInSync(_) | PublishError::Stopping
@@ -207,9 +275,38 @@ async fn append(
             if !may_still_be {
                 tracing::warn!(topic = %topic.name, %error, "a message from HTTP is in doubt");
             }
-            Err(refusals::of_publish(&error))
+            Err(NotPublished::InDoubt(refusals::of_publish(&error)))
         }
     }
+}
+
+/// Appends at the leader of the partition, which may not lead it any more when it hears of it.
+async fn append_at(
+    app: &App,
+    leader: BrokerId,
+    topic: &TopicView,
+    partition: PartitionIndex,
+    bytes: Vec<u8>,
+) -> Result<AppendedBatch, NotPublished> {
+    let path = format!("/topics/{}/partitions/{}/batches", topic.name, partition.0);
+    let answer = match ask_broker(app, leader, &Method::POST, &path, bytes.into()).await {
+        Ok(answer) => answer,
+        Err(NotAsked::NotSent(error)) => return Err(NotPublished::NotAppended(error)),
+        Err(NotAsked::NotAnswered(error)) => return Err(NotPublished::InDoubt(error)),
+    };
+    let status = answer.status();
+    match read_value(leader, &path, answer).await {
+        Ok(appended) => Ok(appended),
+        Err(error) if status.is_client_error() || is_before_append(error.code) => {
+            Err(NotPublished::NotAppended(error))
+        }
+        Err(error) => Err(NotPublished::InDoubt(error)),
+    }
+}
+
+/// Whether a broker says so before it appends anything.
+fn is_before_append(code: Code) -> bool {
+    matches!(code, Code::NotEnoughReplicas | Code::DiskFull | Code::Overloaded)
 }
 
 /// Tells the state, and does not wait: see the top of this file.
@@ -224,38 +321,35 @@ fn finish(app: &App, publisher: &Publisher, number: u64, outcome: Outcome) {
 
 /// Whether the record of an earlier attempt is in its partition, durably.
 async fn fate(app: &App, topic: &TopicView, intent: &Intent) -> Result<Outcome, ApiError> {
-    let id = topic.partition(intent.partition);
-    let found = app.node.driver().with_partition(id, |partition| {
-        let producers = partition.producers();
-        let is_current = producers
-            .get(intent.producer_id)
-            .is_some_and(|known| known.epoch == intent.producer_epoch);
-        let batches = producers.batches(intent.producer_id).iter();
-        let mut same = batches.filter(|batch| batch.base_sequence == intent.producer_sequence);
-        same.next().copied().filter(|_| is_current)
-    });
-    let found = found.ok_or_else(|| {
-        ApiError::new(Code::Unavailable, "the partition is not served here").with_help("try again")
-    })?;
-    let Some(batch) = found else { return Ok(Outcome::NotAppended) };
-    until_committed(app, id, batch.end_offset()).await?;
-    Ok(Outcome::Appended { offset: batch.base_offset, timestamp: batch.timestamp })
+    let deadline = Instant::now() + COMMIT_WAIT_MAX;
+    loop {
+        let known = producer_at(app, topic, intent).await?;
+        let is_current = known.epoch == Some(intent.producer_epoch.0);
+        let mut batches = known.batches.into_iter();
+        let same = batches.find(|batch| batch.base_sequence == intent.producer_sequence.0);
+        let Some(batch) = same.filter(|_| is_current) else { return Ok(Outcome::NotAppended) };
+        if batch.end_offset <= known.high_watermark {
+            let (offset, timestamp) = (Offset(batch.base_offset), Timestamp(batch.timestamp));
+            return Ok(Outcome::Appended { offset, timestamp });
+        }
+        if deadline <= Instant::now() {
+            return Err(refusals::of_publish(&PublishError::TimedOut(COMMIT_WAIT_MAX)));
+        }
+        sleep(COMMITTED_LOOK_EVERY).await;
+    }
 }
 
-async fn until_committed(app: &App, id: TopicPartition, end: Offset) -> Result<(), ApiError> {
-    let driver = app.node.driver();
-    let condition = Condition::HighWatermark(end);
-    let mut wait = app.node.wait();
-    if !driver.watch(id, wait.token(), condition)
-        && tokio::time::timeout(COMMIT_WAIT_MAX, wait.answer()).await.is_err()
-    {
-        driver.unwatch(id, wait.token(), condition);
-        return Err(refusals::of_publish(&PublishError::TimedOut(COMMIT_WAIT_MAX)));
-    }
-    // The wait also ends when the partition stops being led here.
-    let position = driver.position(id, None).map_err(|refusal| refusals::of_fetch(&refusal))?;
-    if position.high_watermark < end {
-        return Err(refusals::of_publish(&PublishError::Resigned));
-    }
-    Ok(())
+/// What the intent's partition remembers of its producer, as the leader says.
+async fn producer_at(
+    app: &App,
+    topic: &TopicView,
+    intent: &Intent,
+) -> Result<ShownProducer, ApiError> {
+    let id = topic.partition(intent.partition);
+    let Some(leader) = led_by_another(app, id) else {
+        return show_producer::look(app, id, intent.producer_id);
+    };
+    let (partition, producer) = (intent.partition.0, intent.producer_id.0);
+    let path = format!("/topics/{}/partitions/{partition}/producers/{producer}", topic.name);
+    ask_value(app, leader, &Method::GET, &path, Bytes::new()).await
 }

@@ -32,6 +32,9 @@ pub(crate) fn of_metadata(refusal: &Refusal) -> ApiError {
     );
     let code = match refusal.kind() {
         _ if is_internal => Code::TopicInternal,
+        _ if matches!(refusal, Refusal::LastBroker(_)) => Code::LastNode,
+        _ if matches!(refusal, Refusal::BrokerHoldsReplicas { .. }) => Code::NodeNotEmpty,
+        _ if matches!(refusal, Refusal::BrokerThere(_)) => Code::NodeLive,
         RefusalKind::UnknownTopic | RefusalKind::UnknownTopicId => Code::TopicNotFound,
         RefusalKind::InvalidTopic => Code::InvalidTopicName,
         RefusalKind::TopicExists => Code::TopicExists,
@@ -41,6 +44,7 @@ pub(crate) fn of_metadata(refusal: &Refusal) -> ApiError {
         | RefusalKind::InvalidConfig => Code::InvalidConfig,
         RefusalKind::PolicyViolation => Code::LimitReached,
         RefusalKind::TopicDeletionDisabled => Code::TopicDeletionDisabled,
+        RefusalKind::BrokerIdNotRegistered => Code::NodeNotFound,
         // The last ones are answers to what brokers and Kafka's tools ask; nothing here asks it.
         RefusalKind::InvalidRequest
         | RefusalKind::UnsupportedVersion
@@ -53,7 +57,6 @@ pub(crate) fn of_metadata(refusal: &Refusal) -> ApiError {
         | RefusalKind::NoReassignmentInProgress
         | RefusalKind::InvalidUpdateVersion
         | RefusalKind::DuplicateBrokerRegistration
-        | RefusalKind::BrokerIdNotRegistered
         | RefusalKind::IneligibleReplica => Code::InvalidRequest,
     };
     ApiError::new(code, refusal.to_string())

@@ -15,9 +15,10 @@ use crate::api_error::{ApiError, Code};
 use crate::app::App;
 use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX};
 use crate::{
-    commit_offsets, committed_offsets, create_topic, delete_topic, find_offsets, forward,
-    front_page, group_lag, health, list_groups, list_losses, list_topics, metrics, openapi,
-    publish_messages, read_messages, show_topic,
+    append_batch, commit_offsets, committed_offsets, create_topic, delete_topic, drain_node,
+    find_offsets, forward, front_page, group_lag, health, list_groups, list_losses, list_nodes,
+    list_topics, measure_lag, metrics, node_self, openapi, publish_messages, read_messages,
+    remove_node, show_cluster, show_node, show_producer, show_topic,
 };
 
 /// One operation.
@@ -37,6 +38,8 @@ fn route(method: &'static str, path: &'static str, action: MethodRouter<App>) ->
 pub(crate) fn routes() -> Vec<Route> {
     const MESSAGES: &str = "/topics/{topic}/messages";
     const READ: &str = "/topics/{topic}/partitions/{partition}/messages";
+    const BATCHES: &str = "/topics/{topic}/partitions/{partition}/batches";
+    const PRODUCER: &str = "/topics/{topic}/partitions/{partition}/producers/{producer}";
     const GROUP_OFFSETS: &str = "/groups/{group}/offsets";
     vec![
         route("get", "/", get(front_page::handle)),
@@ -46,12 +49,22 @@ pub(crate) fn routes() -> Vec<Route> {
         route("delete", "/topics/{topic}", delete(delete_topic::handle)),
         route("post", MESSAGES, post(publish_messages::handle)),
         route("get", READ, get(read_messages::handle)),
+        route("post", BATCHES, post(append_batch::handle)),
+        route("get", PRODUCER, get(show_producer::handle)),
         route("get", "/topics/{topic}/offsets", get(find_offsets::handle)),
         route("get", "/groups", get(list_groups::handle)),
         route("get", "/groups/{group}/lag", get(group_lag::handle)),
+        route("post", "/lag", post(measure_lag::handle)),
         route("get", "/losses", get(list_losses::handle)),
         route("get", GROUP_OFFSETS, get(committed_offsets::handle)),
         route("post", GROUP_OFFSETS, post(commit_offsets::handle)),
+        route("get", "/cluster", get(show_cluster::handle)),
+        route("get", "/nodes", get(list_nodes::handle)),
+        route("get", "/nodes/{node}", get(show_node::handle)),
+        route("delete", "/nodes/{node}", delete(remove_node::handle)),
+        route("post", "/nodes/{node}/drain", post(drain_node::drain)),
+        route("post", "/nodes/{node}/undrain", post(drain_node::undrain)),
+        route("get", "/nodes/{node}/self", get(node_self::handle)),
         route("get", "/openapi.json", get(openapi::handle)),
         route("get", "/metrics", get(metrics::handle)),
         route("get", "/livez", get(health::live)),

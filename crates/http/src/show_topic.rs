@@ -1,18 +1,21 @@
-//! `GET /topics/{topic}`: what a topic promises, and what is in it.
+//! `GET /topics/{topic}`: what a topic promises, and what is in it. Each partition's leader tells of it; a
+//! partition whose leader does not answer is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::extract::State;
-use axum::http::Uri;
-use serde::Serialize;
+use axum::http::{HeaderMap, Method, Uri};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use towpath_driver::DamagedRange;
 use towpath_model::properties::{Durability, TopicConfig};
-use towpath_model::{PartitionIndex, TopicId, TopicPartition};
+use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicPartition};
 
 use crate::answer::Json;
 use crate::api_error::ApiError;
 use crate::app::{App, refuse_query};
 use crate::captured::Captured;
+use crate::forward::{ask_each, is_hop};
 
 #[derive(Serialize)]
 pub(crate) struct ShownTopic {
@@ -27,7 +30,13 @@ pub(crate) struct ShownTopic {
     configs: BTreeMap<String, String>,
 }
 
-#[derive(Serialize)]
+/// What another broker tells of the partitions that it leads.
+#[derive(Deserialize)]
+struct ShownElsewhere {
+    partitions: Vec<ShownPartition>,
+}
+
+#[derive(Serialize, Deserialize)]
 struct ShownPartition {
     partition: i32,
     log_start_offset: i64,
@@ -40,14 +49,14 @@ struct ShownPartition {
     /// Those with `acks=1`: lost with the leader, if nobody else has them yet.
     records_acks_leader: u64,
     /// Where the topic is compacted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     compaction: Option<ShownCompaction>,
     /// Acknowledged messages that cannot be read any more.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     damaged: Vec<DamagedMessages>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct ShownCompaction {
     /// Up to where no key has two messages.
     clean_offset: i64,
@@ -59,7 +68,7 @@ struct ShownCompaction {
     stopped: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct DamagedMessages {
     first_offset: i64,
     end_offset: i64,
@@ -69,14 +78,40 @@ struct DamagedMessages {
 pub(crate) async fn handle(
     State(app): State<App>,
     Captured(name): Captured<String>,
+    headers: HeaderMap,
     uri: Uri,
 ) -> Result<Json<ShownTopic>, ApiError> {
     refuse_query(&uri)?;
-    show(&app, &name).map(Json)
+    let shown = if is_hop(&headers) { here(&app, &name) } else { show(&app, &name).await };
+    shown.map(Json)
 }
 
 /// The topic as it is now.
-pub(crate) fn show(app: &App, name: &str) -> Result<ShownTopic, ApiError> {
+pub(crate) async fn show(app: &App, name: &str) -> Result<ShownTopic, ApiError> {
+    let mut shown = here(app, name)?;
+    let leaders: BTreeSet<BrokerId> = {
+        let image = app.node.driver().image();
+        let states = image.topic(name).map_or(&[][..], |topic| &topic.partitions);
+        states.iter().filter_map(|state| state.leader).filter(|id| *id != image.me()).collect()
+    };
+    // What is a topic's name stands in a path as it is.
+    let path = format!("/topics/{name}");
+    let asked = leaders.into_iter().map(|leader| (leader, Bytes::new()));
+    for (leader, told) in ask_each::<ShownElsewhere>(app, &Method::GET, &path, asked).await {
+        match told {
+            Ok(told) => shown.partitions.extend(told.partitions),
+            Err(error) => {
+                tracing::debug!(%leader, error = %error.message, "its partitions are not shown");
+            }
+        }
+    }
+    shown.partitions.sort_by_key(|shown| shown.partition);
+    shown.partitions.dedup_by_key(|shown| shown.partition);
+    Ok(shown)
+}
+
+/// The topic with the partitions that are led here.
+fn here(app: &App, name: &str) -> Result<ShownTopic, ApiError> {
     let topic = app.topic(name)?;
     let image = app.node.driver().image();
     let overrides = image.topic(name).map(|topic| topic.overrides.clone()).unwrap_or_default();

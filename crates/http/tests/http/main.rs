@@ -4,6 +4,7 @@ mod api;
 mod lag;
 mod manners;
 mod metrics;
+mod nodes;
 mod open_metrics;
 mod patience;
 mod support;

@@ -260,10 +260,12 @@ impl Settings {
         if let Some((_, broker)) = &broker
             && defaults.may_have_peers
         {
-            let listeners = cluster::Listeners { kafka, http, any_port };
+            let kafka_is_advertised = advertised.is_some();
+            let listeners = cluster::Listeners { kafka, http, kafka_is_advertised, any_port };
             cluster = written.cluster.check(broker.node_id, listeners, &mut errors);
             if let Some(cluster) = &cluster
                 && advertised.is_none()
+                && cluster.company != Company::Alone
             {
                 advertised = cluster.kafka.clone();
             }

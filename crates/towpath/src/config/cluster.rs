@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use towpath_metadata::Role;
@@ -140,7 +140,8 @@ pub(crate) struct ClusterSettings {
     pub(crate) peer: SocketAddr,
     /// Where they are told to; `None`: where it is bound.
     pub(crate) advertised: Option<PeerAddress>,
-    /// Where Kafka clients are told to connect, if nobody has said so and it is not where it is bound.
+    /// Where clients of other brokers are told to connect, if nobody has said so and it is not where it
+    /// is bound. Clients of a broker without others are told the address that they have used.
     pub(crate) kafka: Option<HostPort>,
     /// Where other brokers reach HTTP; `None`: where it is bound.
     pub(crate) http: Option<HostPort>,
@@ -154,6 +155,8 @@ pub(crate) struct ClusterSettings {
 pub(super) struct Listeners {
     pub(super) kafka: SocketAddr,
     pub(super) http: SocketAddr,
+    /// Somebody has said where Kafka clients are to connect.
+    pub(super) kafka_is_advertised: bool,
     /// Somebody has asked for any free port.
     pub(super) any_port: bool,
 }
@@ -210,15 +213,28 @@ impl ClusterWritten {
             notes.refuse(self.peer.as_ref(), message);
         }
         // The host that peers know is this machine for everybody, unless somebody says otherwise.
-        let host = advertised.as_ref().map(|address| address.host.clone());
+        let named = advertised.as_ref().map(|address| address.host.clone());
+        let host = named.or_else(|| (!peer.ip().is_unspecified()).then(|| peer.ip().to_string()));
         let at_host = |bound: SocketAddr| match &host {
             Some(host) if bound.ip().is_unspecified() => {
                 Some(HostPort { host: host.clone(), port: bound.port() })
             }
             _ => None,
         };
-        // Clients of a broker without others are told the address that they have used.
-        let kafka = at_host(listeners.kafka).filter(|_| company != Company::Alone);
+        let kafka = at_host(listeners.kafka);
+        let is_local = host.as_deref().is_none_or(is_loopback);
+        if kafka.is_some()
+            && is_local
+            && !listeners.kafka_is_advertised
+            && company != Company::Alone
+        {
+            let message = format!(
+                "clients of the other brokers cannot connect to {}: say where they reach this one \
+                 with --advertise-kafka HOST:PORT",
+                listeners.kafka
+            );
+            notes.refuse(None::<&Given<String>>, message);
+        }
         let http = notes.address(self.advertise_http.as_ref()).or(at_host(listeners.http));
         (errors.len() == before).then_some(ClusterSettings {
             peer,
@@ -315,6 +331,10 @@ impl ClusterWritten {
             SocketAddr::from(([127, 0, 0, 1], PEER_PORT))
         })
     }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn members(text: &str, me: BrokerId) -> Result<BTreeMap<BrokerId, PeerAddress>, String> {

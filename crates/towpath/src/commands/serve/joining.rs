@@ -165,10 +165,13 @@ fn listener(name: &str, host: &str, port: u16) -> Address {
 fn node_settings(settings: &Settings, data: &[PathBuf], bound: Bound) -> NodeSettings {
     let advertised =
         settings.advertised.as_ref().map(|address| (address.host.clone(), address.port));
-    let (host, port) =
-        advertised.clone().unwrap_or_else(|| (bound.kafka.ip().to_string(), bound.kafka.port()));
-    let mut addresses = vec![listener("PLAINTEXT", &host, port)];
     let cluster = settings.cluster.as_ref();
+    let others = cluster.and_then(|cluster| cluster.kafka.clone());
+    let (host, port) = advertised
+        .clone()
+        .or_else(|| others.map(|HostPort { host, port }| (host, port)))
+        .unwrap_or_else(|| (bound.kafka.ip().to_string(), bound.kafka.port()));
+    let mut addresses = vec![listener("PLAINTEXT", &host, port)];
     match cluster.and_then(|cluster: &ClusterSettings| cluster.http.as_ref()) {
         Some(HostPort { host, port }) => addresses.push(listener("HTTP", host, *port)),
         None => {

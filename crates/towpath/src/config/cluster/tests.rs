@@ -99,6 +99,22 @@ fn beyond_loopback_there_is_a_secret() {
 }
 
 #[test]
+fn nobody_is_told_an_address_that_leads_nowhere() {
+    let all = "kafka = \":9092\"\nhttp = \":8080\"\ninsecure = true\n";
+    // Peers on loopback: the brokers are on one machine, and clients may be on others.
+    let local = format!("{all}join = \"127.0.0.1:9095\"\n");
+    refused(&local, "clients of the other brokers cannot connect to 0.0.0.0:9092");
+    refused(&local, "--advertise-kafka HOST:PORT");
+    let settings = check(&format!("{local}advertise_kafka = \"c:1\"")).unwrap();
+    assert_eq!(settings.advertised.unwrap().to_string(), "c:1");
+    assert_eq!(settings.cluster.unwrap().http.unwrap().to_string(), "127.0.0.1:8080");
+    // Others may come to a broker that is alone: its own clients use the address that they have.
+    let settings = check(all).unwrap();
+    assert_eq!(settings.advertised, None);
+    assert_eq!(settings.cluster.unwrap().kafka.unwrap().to_string(), "127.0.0.1:9092");
+}
+
+#[test]
 fn the_secret_of_the_environment_is_never_printed_and_counts_more_than_a_files() {
     let variables = [
         ("TOWPATH_PEER_SECRET_FILE", "/nowhere"),

@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use towpath_client::{BrokerId, Resource};
 
+use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 
 /// Longest answer that is read.
@@ -109,6 +110,25 @@ struct Page {
     next: Option<String>,
 }
 
+/// An answer that is an error.
+#[derive(Deserialize)]
+struct Refused {
+    error: Refusal,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    code: String,
+    message: String,
+    help: Option<String>,
+}
+
+impl Refusal {
+    fn into_failure(self) -> Failure {
+        Failure { code: self.code, help: self.help, ..Failure::new(self.message) }
+    }
+}
+
 impl BrokerApi {
     /// Asks a broker where its HTTP API is.
     pub(crate) async fn of(session: &Session, broker: BrokerId) -> BrokerApi {
@@ -116,15 +136,43 @@ impl BrokerApi {
         BrokerApi { address: find(session, broker).await, patience }
     }
 
-    /// That of the only broker there is, or of one of them.
+    /// That of the only broker there is, or of the first that says where its own is.
     pub(crate) async fn of_any(session: &Session) -> BrokerApi {
-        let first = session.cluster.image().brokers.keys().next().copied();
-        match first {
-            Some(broker) => BrokerApi::of(session, broker).await,
-            None => {
-                BrokerApi { address: Err("no broker is known".to_owned()), patience: PATIENCE_MAX }
+        let brokers: Vec<BrokerId> = session.cluster.image().brokers.keys().copied().collect();
+        let mut found =
+            BrokerApi { address: Err("no broker is known".to_owned()), patience: PATIENCE_MAX };
+        for broker in brokers {
+            found = BrokerApi::of(session, broker).await;
+            if found.address.is_ok() {
+                break;
             }
         }
+        found
+    }
+
+    /// The same for an operation that may take as long as the caller has patience.
+    #[must_use]
+    pub(crate) fn with_patience(self, patience: Duration) -> BrokerApi {
+        BrokerApi { patience, ..self }
+    }
+
+    /// Asks for something, and has an error in the API's own words.
+    pub(crate) async fn call<T: DeserializeOwned>(&self, method: &str, path: &str) -> Outcome<T> {
+        let unreachable = |why| Failure {
+            exit: Exit::Unreachable,
+            code: "UNREACHABLE".to_owned(),
+            ..Failure::new(why)
+        };
+        let (status, body) = self.exchange(method, path).await.map_err(unreachable)?;
+        if let Ok(Refused { error }) = serde_json::from_slice(&body) {
+            return Err(error.into_failure());
+        }
+        // Done, and nothing to say about it.
+        let body = if body.is_empty() { b"null" } else { &body[..] };
+        serde_json::from_slice(body).map_err(|error| {
+            let message = format!("{method} {path} was answered with status {status}: {error}");
+            Failure::new(message).with_help("is the server of another version?")
+        })
     }
 
     /// The lag of a group, and what it has lost; `None`: the group is not there.
@@ -145,7 +193,7 @@ impl BrokerApi {
         Ok(all)
     }
 
-    /// The partitions of a topic that this broker leads.
+    /// The partitions of a topic, as far as their leaders answer.
     pub(crate) async fn partitions(&self, topic: &str) -> Result<Vec<ShownPartition>, String> {
         let shown: Option<ShownTopic> = self.get(&format!("/topics/{}", encoded(topic))).await?;
         Ok(shown.map_or_else(Vec::new, |shown| shown.partitions))
@@ -153,12 +201,12 @@ impl BrokerApi {
 
     /// What is wrong with the broker's data directories, in its own words.
     pub(crate) async fn directory_problems(&self) -> Result<Vec<String>, String> {
-        let (_, body) = self.exchange("/readyz").await?;
+        let (_, body) = self.exchange("GET", "/readyz").await?;
         Ok(problems_in(&String::from_utf8_lossy(&body)))
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, String> {
-        let (status, body) = self.exchange(path).await?;
+        let (status, body) = self.exchange("GET", path).await?;
         let address = self.address.as_deref().map_err(Clone::clone)?;
         match status {
             200 => serde_json::from_slice(&body).map(Some).map_err(|error| {
@@ -170,9 +218,9 @@ impl BrokerApi {
     }
 
     /// Status and body.
-    async fn exchange(&self, path: &str) -> Result<(u16, Vec<u8>), String> {
+    async fn exchange(&self, method: &str, path: &str) -> Result<(u16, Vec<u8>), String> {
         let address = self.address.as_deref().map_err(Clone::clone)?;
-        let asked = tokio::time::timeout(self.patience, exchange(address, path)).await;
+        let asked = tokio::time::timeout(self.patience, exchange(address, method, path)).await;
         let bytes = asked
             .map_err(|_| format!("http://{address} does not answer within {:?}", self.patience))?
             .map_err(|error| format!("http://{address} cannot be reached: {error}"))?;
@@ -183,7 +231,13 @@ impl BrokerApi {
 }
 
 /// The broker's own checks; what else is amiss is about directories.
-const CHECKS: [&str; 4] = ["started", "not stopping", "data directory", "known to the cluster"];
+const CHECKS: [&str; 5] = [
+    "started",
+    "not stopping",
+    "data directory",
+    "known to the cluster",
+    "not removed from the cluster",
+];
 
 /// Of an answer to `/readyz`, a line each.
 fn problems_in(answer: &str) -> Vec<String> {
@@ -215,9 +269,11 @@ fn dialled(listener: &str, host: &str) -> String {
     }
 }
 
-async fn exchange(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
+async fn exchange(address: &str, method: &str, path: &str) -> std::io::Result<Vec<u8>> {
     let mut socket = TcpStream::connect(address).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    );
     socket.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     socket.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;

@@ -6,7 +6,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    completion, config, dev, doctor, group, read, send, serve, status, tail, topic, verify,
+    cluster, completion, config, dev, doctor, group, node, read, send, serve, status, tail, topic,
+    verify,
 };
 use crate::output::Format;
 use crate::units::parse_duration;
@@ -90,6 +91,12 @@ pub(crate) enum Command {
     /// Consumer groups: ls, show, lag, seek, rm
     #[command(subcommand, alias = "groups")]
     Group(group::GroupCommand),
+    /// The cluster as a whole: show
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
+    /// Nodes of the cluster: ls, show, drain, undrain, rm
+    #[command(subcommand, alias = "nodes")]
+    Node(node::NodeCommand),
     /// Configuration of the cluster and its brokers: ls, set
     #[command(subcommand, alias = "configs")]
     Config(config::ConfigCommand),
@@ -122,6 +129,9 @@ mod tests {
             "towpath topic delete t",
             "towpath topics get",
             "towpath group describe g",
+            "towpath node list",
+            "towpath nodes describe 1",
+            "towpath cluster info",
             "towpath read t --from -15m",
             "towpath group seek g --by -10",
             "towpath -s other:1 topic ls -o json",

@@ -7,6 +7,7 @@
 mod allocator;
 mod broker_api;
 mod cli;
+mod cluster_api;
 mod commands;
 mod complete;
 mod config;

@@ -1,10 +1,12 @@
 //! One file per command: its words, and what it does.
 
+pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod group;
+pub(crate) mod node;
 pub(crate) mod read;
 pub(crate) mod send;
 pub(crate) mod serve;
@@ -84,6 +86,8 @@ async fn run_tool(global: &Global, command: Command) -> Outcome {
         Command::Status(args) => status::run(&session, &args).await,
         Command::Topic(command) => topic::run(&session, command).await,
         Command::Group(command) => group::run(&session, command).await,
+        Command::Cluster(command) => cluster::run(&session, command).await,
+        Command::Node(command) => node::run(&session, command).await,
         Command::Config(command) => config::run(&session, command).await,
         Command::Dev(_)
         | Command::Serve(_)

@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use towpath_process::{Addresses, BrokerProcess, Start, free_addresses, http};
+use towpath_process::{Addresses, BrokerProcess, Finished, Start, free_addresses, http};
 
-use crate::support::{COMMAND_PATIENCE, eventually, stop};
+use crate::support::{eventually, stop};
 
 const SECRET: &str = "what only brokers of this cluster know";
 /// How long a cluster may take to be whole again, in an unoptimised build on a busy machine.
-const WHOLE_PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const WHOLE_PATIENCE: Duration = Duration::from_secs(60);
 
-struct Place {
-    id: i32,
-    addresses: Addresses,
-    peer: SocketAddr,
+pub(crate) struct Place {
+    pub(crate) id: i32,
+    pub(crate) addresses: Addresses,
+    pub(crate) peer: SocketAddr,
     data: PathBuf,
 }
 
-struct Cluster {
+pub(crate) struct Cluster {
     _directory: TempDir,
-    places: Vec<Place>,
+    pub(crate) places: Vec<Place>,
 }
 
 fn free_address() -> SocketAddr {
@@ -31,7 +31,7 @@ fn free_address() -> SocketAddr {
 }
 
 impl Cluster {
-    fn of(brokers: i32) -> Cluster {
+    pub(crate) fn of(brokers: i32) -> Cluster {
         let directory = TempDir::with_prefix("towpath-process-").unwrap();
         let place = |id| Place {
             id,
@@ -44,7 +44,7 @@ impl Cluster {
     }
 
     /// How the broker with this number is started, but for how it comes to its cluster.
-    fn start(&self, id: i32) -> Start {
+    pub(crate) fn start(&self, id: i32) -> Start {
         let place = self.places.iter().find(|place| place.id == id).unwrap();
         Start::serve(&place.data)
             .at(place.addresses)
@@ -53,7 +53,7 @@ impl Cluster {
     }
 
     /// One of the first three.
-    fn member(&self, id: i32) -> Start {
+    pub(crate) fn member(&self, id: i32) -> Start {
         let first = self.places.iter().take(3);
         let all: Vec<String> = first.map(|place| format!("{}@{}", place.id, place.peer)).collect();
         self.start(id).arguments(["--cluster", &all.join(",")])
@@ -66,31 +66,105 @@ impl Cluster {
         self.start(id).arguments(["--join", &all.join(",")])
     }
 
-    /// Runs a command that knows the first three brokers.
-    fn run(&self, name: &str, arguments: &[&str]) -> String {
+    /// The first three, begun together and ready.
+    pub(crate) fn first_three(&self) -> Vec<BrokerProcess> {
+        let starting: Vec<_> = (1..=3).map(|id| self.member(id).begin().unwrap()).collect();
+        starting.into_iter().map(|broker| broker.ready(WHOLE_PATIENCE).unwrap()).collect()
+    }
+
+    /// Runs a command that knows the first three brokers, however it ends.
+    pub(crate) fn try_run(&self, name: &str, arguments: &[&str]) -> Finished {
         let first = self.places.iter().take(3);
         let servers: Vec<String> = first.map(|p| p.addresses.kafka.to_string()).collect();
         let start = Start::command(name).arguments(arguments);
         let start = start.arguments(["--timeout", "25s", "--server", &servers.join(",")]);
-        let finished = start.run(COMMAND_PATIENCE).unwrap();
+        start.run(WHOLE_PATIENCE).unwrap()
+    }
+
+    /// Runs a command that succeeds.
+    pub(crate) fn run(&self, name: &str, arguments: &[&str]) -> String {
+        let finished = self.try_run(name, arguments);
         assert!(finished.status.success(), "towpath {name} {arguments:?}: {finished:#?}");
         finished.stdout
     }
 
-    fn send(&self, values: std::ops::Range<u32>) {
+    pub(crate) fn send(&self, values: std::ops::Range<u32>) {
         for value in values {
             self.run("send", &["t", &value.to_string()]);
         }
     }
 
     /// Waits until so many brokers are there and every replica is in sync.
-    fn wait_until_whole(&self, brokers: usize) {
+    pub(crate) fn wait_until_whole(&self, brokers: usize) {
         eventually(WHOLE_PATIENCE, || {
             let status: Value = serde_json::from_str(&self.run("status", &["-o", "json"])).unwrap();
             let is_whole = status["under_replicated"] == 0 && status["leaderless"] == 0;
             let there = status["nodes"].as_array().map_or(0, Vec::len);
             (is_whole && there == brokers).then_some(())
         });
+    }
+
+    /// Every broker knows of every partition and group, whoever leads and coordinates them.
+    fn check_any_broker_tells_everything(&self) {
+        self.run("topic", &["create", "everywhere", "--partitions", "6"]);
+        let at = |id: usize| self.places[id - 1].addresses.http;
+        for partition in 0..6 {
+            let message = json!({ "value": "v", "partition": partition });
+            let answer = http::post(at(1), "/topics/everywhere/messages", &message);
+            answer.and_then(|answer| answer.success()).unwrap();
+        }
+        let commits: Vec<Value> = (0..6)
+            .map(|partition| json!({ "topic": "everywhere", "partition": partition, "offset": 0 }))
+            .collect();
+        for group in ["one", "two", "three", "four"] {
+            // The first commit of a cluster makes the place for all of them.
+            let path = format!("/groups/{group}/offsets");
+            let answer = http::post(at(2), &path, &json!({ "offsets": commits }));
+            answer.and_then(|answer| answer.success()).unwrap();
+        }
+        for id in 1..=3 {
+            let get = |path: &str| http::get(at(id), path).and_then(|a| a.success()).unwrap();
+            let lag = get("/groups/two/lag");
+            let partitions = lag["partitions"].as_array().unwrap();
+            assert_eq!(partitions.len(), 6, "{lag}");
+            assert!(partitions.iter().all(|p| p["lag_records"] == 1), "broker {id}: {lag}");
+            let groups = get("/groups");
+            let named: Vec<&Value> =
+                groups["groups"].as_array().unwrap().iter().map(|group| &group["group"]).collect();
+            assert_eq!(named, ["four", "one", "three", "two"], "broker {id}");
+            assert_eq!(groups["groups"][1]["lag_records"], 6, "{groups}");
+            let page = get("/groups?limit=2&after=four");
+            assert_eq!(page["next"], "three", "{page}");
+            let ends = get("/topics/everywhere/offsets");
+            let ends = ends["partition_offsets"].as_array().unwrap();
+            assert!(ends.len() == 6 && ends.iter().all(|end| end["offset"] == 1), "{ends:?}");
+            let shown = get("/topics/everywhere");
+            let shown = shown["partitions"].as_array().unwrap();
+            assert!(
+                shown.len() == 6 && shown.iter().all(|p| p["high_watermark"] == 1),
+                "{shown:?}"
+            );
+            assert_eq!(get("/losses")["losses"], json!([]));
+        }
+    }
+
+    /// A producer that numbers its messages is known to every broker, wherever its partitions are.
+    fn check_any_broker_knows_producers(&self) {
+        self.run("topic", &["create", "once", "--partitions", "6"]);
+        let publish = |place: &Place, producer: i64, sequence: i64| {
+            let message = json!({ "value": "v", "partition": sequence, "producer_id": producer,
+                "sequence": sequence });
+            let answer = http::post(place.addresses.http, "/topics/once/messages", &message);
+            answer.and_then(|answer| answer.success()).unwrap()
+        };
+        for producer in 0..3 {
+            for sequence in 0..6 {
+                let mut asked = self.places.iter().take(3);
+                let first = publish(asked.next().unwrap(), producer, sequence);
+                assert_eq!(first["offset"], producer, "{first}");
+                assert!(asked.all(|place| publish(place, producer, sequence) == first));
+            }
+        }
     }
 
     /// Only one broker leads the partition: the others pass on what they are asked over HTTP.
@@ -111,7 +185,7 @@ impl Cluster {
         }
     }
 
-    fn check_records(&self, count: u32) {
+    pub(crate) fn check_records(&self, count: u32) {
         let read = self.run("read", &["t", "-o", "tsv", "--from", "earliest"]);
         let mut values: Vec<u32> =
             read.lines().filter_map(|line| line.rsplit('\t').next()?.parse().ok()).collect();
@@ -145,6 +219,8 @@ fn a_cluster_loses_brokers_gets_them_back_and_grows() {
     assert_eq!(shown["partitions"][0]["replicas"].as_array().map(Vec::len), Some(3), "{shown}");
 
     cluster.check_any_broker_answers();
+    cluster.check_any_broker_tells_everything();
+    cluster.check_any_broker_knows_producers();
 
     // Whoever leads is killed, and comes back.
     let leader = leader_of_first(&shown);

@@ -9,6 +9,7 @@ mod kill;
 mod lag;
 mod life;
 mod limits;
+mod nodes;
 mod scrub;
 mod strangers;
 mod support;

@@ -1,6 +1,6 @@
 //! `towpath topic show`: what a topic promises, in words, and what is in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
@@ -88,15 +88,11 @@ pub(crate) async fn run(session: &Session, args: &ShowArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// What the leaders of a topic's partitions tell over HTTP; nothing of those that do not.
+/// What the leaders of a topic's partitions tell over HTTP; nothing of those that do not. Any broker asks
+/// them.
 async fn shown_by_leaders(session: &Session, topic: &Topic) -> Vec<ShownPartition> {
-    let leaders: BTreeSet<_> = topic.partitions.iter().filter_map(|p| p.leader).collect();
-    let mut shown = Vec::new();
-    for leader in leaders {
-        let api = BrokerApi::of(session, leader).await;
-        shown.extend(api.partitions(&topic.name).await.unwrap_or_default());
-    }
-    shown
+    let api = BrokerApi::of_any(session).await;
+    api.partitions(&topic.name).await.unwrap_or_default()
 }
 
 /// Records that were acknowledged for less than the topic promises, since their leaders serve them;

@@ -1,0 +1,145 @@
+//! What the cluster and its nodes tell over HTTP, as commands read it. `docs/http.md` says what it
+//! means; what a command does not show is not here.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::broker_api::BrokerApi;
+use crate::failure::Outcome;
+
+/// `GET /cluster`.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Cluster {
+    pub(crate) cluster_id: String,
+    pub(crate) controller: Option<i32>,
+    pub(crate) format_level: u16,
+    pub(crate) format_level_max: u16,
+    pub(crate) quorum: Quorum,
+    pub(crate) nodes: NodeCounts,
+    pub(crate) topics: usize,
+    pub(crate) partitions: PartitionCounts,
+    pub(crate) moves: usize,
+}
+
+/// Who decides on metadata.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Quorum {
+    pub(crate) voters: Vec<QuorumMember>,
+    pub(crate) learners: Vec<QuorumMember>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct QuorumMember {
+    pub(crate) node: i32,
+    pub(crate) member: String,
+    pub(crate) lag: Option<u64>,
+}
+
+/// How many nodes there are, and in which states.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct NodeCounts {
+    pub(crate) registered: usize,
+    pub(crate) states: BTreeMap<String, usize>,
+}
+
+/// Partitions, and what they lack.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct PartitionCounts {
+    pub(crate) count: usize,
+    pub(crate) offline: usize,
+    pub(crate) under_replicated: usize,
+    pub(crate) under_min_in_sync: usize,
+}
+
+#[derive(Deserialize)]
+struct Nodes {
+    nodes: Vec<Node>,
+}
+
+/// `GET /nodes/{node}`.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) node: i32,
+    pub(crate) state: String,
+    /// Milliseconds since 1970.
+    pub(crate) absent_since: Option<i64>,
+    pub(crate) role: String,
+    pub(crate) rack: Option<String>,
+    pub(crate) addresses: BTreeMap<String, String>,
+    pub(crate) broker_epoch: i64,
+    pub(crate) is_controller: bool,
+    pub(crate) quorum: Option<String>,
+    pub(crate) partitions_led: usize,
+    pub(crate) replicas: usize,
+    pub(crate) replicas_out_of_sync: usize,
+    pub(crate) drain: Option<Drain>,
+    pub(crate) version: Option<String>,
+    pub(crate) format_level_max: Option<u16>,
+    pub(crate) started_at: Option<i64>,
+    pub(crate) stored_bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) directories: Option<Vec<DataDirectory>>,
+}
+
+/// How far a node is emptied.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Drain {
+    pub(crate) is_done: bool,
+    pub(crate) partitions_led: usize,
+    pub(crate) replicas: usize,
+    pub(crate) stuck: Vec<Stuck>,
+}
+
+/// A topic whose replicas cannot leave.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Stuck {
+    pub(crate) topic: String,
+    pub(crate) partitions: usize,
+    pub(crate) replication_factor: usize,
+}
+
+/// A data directory of a node.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct DataDirectory {
+    pub(crate) path: Option<String>,
+    pub(crate) state: String,
+    pub(crate) problem: Option<String>,
+    pub(crate) replicas: usize,
+    pub(crate) stored_bytes: u64,
+    pub(crate) free_bytes: Option<u64>,
+    pub(crate) total_bytes: Option<u64>,
+}
+
+impl BrokerApi {
+    /// The cluster as a whole.
+    pub(crate) async fn cluster(&self) -> Outcome<Cluster> {
+        self.call("GET", "/cluster").await
+    }
+
+    /// Every node, by number.
+    pub(crate) async fn nodes(&self) -> Outcome<Vec<Node>> {
+        self.call("GET", "/nodes").await.map(|Nodes { nodes }| nodes)
+    }
+
+    /// Orders a node to be emptied; the node as it is then.
+    pub(crate) async fn drain(&self, node: i32) -> Outcome<Node> {
+        self.call("POST", &format!("/nodes/{node}/drain")).await
+    }
+
+    /// Takes that order back.
+    pub(crate) async fn undrain(&self, node: i32) -> Outcome<Node> {
+        self.call("POST", &format!("/nodes/{node}/undrain")).await
+    }
+
+    /// Removes a node for good.
+    pub(crate) async fn remove(&self, node: i32) -> Outcome<()> {
+        self.call("DELETE", &format!("/nodes/{node}")).await
+    }
+
+    /// One node.
+    pub(crate) async fn node(&self, node: i32) -> Outcome<Node> {
+        self.call("GET", &format!("/nodes/{node}")).await
+    }
+}

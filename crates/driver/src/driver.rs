@@ -20,7 +20,7 @@ use crate::locate::Found;
 use crate::offline::Offline;
 use crate::open::OpenError;
 use crate::quorum::{Doorkeeper, Formation, Quorum, Removed, Station, own_number};
-use crate::replicas::{Feeds, InSyncChanges, Proposals, RemoteReaders, Rounds, Suspects};
+use crate::replicas::{Feeds, InSyncChanges, Proposals, RemoteReaders, Rounds, Suspects, Throttle};
 use crate::retire::GuardBook;
 use crate::room::Room;
 use crate::scrub::ScrubTotals;
@@ -78,6 +78,7 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     /// Partitions whose followers are to be told its lines.
     pub(crate) lines_due: Mutex<Vec<Arc<Cell<D>>>>,
     pub(crate) rounds: Mutex<Rounds>,
+    pub(crate) throttle: Throttle,
     pub(crate) in_sync_changes: InSyncChanges,
     pub(crate) proposals: Mutex<Proposals>,
     /// When it is looked next whether the controller knows where replicas lie.

@@ -610,6 +610,13 @@ impl<D: Disk> Log<D> {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
+    /// About how many bytes the batches from `offset` on have: exact where a segment begins, in
+    /// proportion to its offsets inside of one.
+    #[must_use]
+    pub fn size_bytes_from(&self, offset: Offset) -> u64 {
+        self.segments.iter().map(|segment| segment.bytes_from(offset)).sum()
+    }
+
     /// Segments that have batches.
     #[must_use]
     pub fn segment_count(&self) -> usize {

@@ -50,6 +50,19 @@ impl Summary {
         }
     }
 
+    /// Its bytes from `offset` on, in proportion to offsets.
+    pub(crate) fn bytes_from(&self, offset: Offset) -> u64 {
+        if offset <= self.base_offset {
+            return self.bytes;
+        }
+        if self.next_offset <= offset {
+            return 0;
+        }
+        let left = u128::from((self.next_offset - offset).unsigned_abs());
+        let all = u128::from((self.next_offset - self.base_offset).unsigned_abs());
+        u64::try_from(u128::from(self.bytes) * left / all).expect("a part of a u64")
+    }
+
     /// Takes note of the batch that follows.
     pub(crate) fn note(&mut self, header: &BatchHeader) {
         assert!(self.next_offset <= header.base_offset());

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use towpath_model::TopicName;
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::{self, Change, Kind, Property, elements};
+use towpath_model::{BrokerId, TopicName};
 
 use crate::image::Image;
 use crate::metadata::Decided;
@@ -121,7 +121,11 @@ impl Image {
         let overrides = match resource.kind {
             ResourceKind::Topic => self.topic(&resource.name).map(|topic| &topic.overrides),
             ResourceKind::Broker if resource.name.is_empty() => self.broker_overrides.get(&None),
-            ResourceKind::Broker => self.broker_overrides.get(&Some(self.me)),
+            ResourceKind::Broker => resource
+                .name
+                .parse()
+                .ok()
+                .and_then(|id| self.broker_overrides.get(&Some(BrokerId(id)))),
             ResourceKind::Group | ResourceKind::Other(_) => None,
         };
         overrides.unwrap_or(&NONE)
@@ -170,6 +174,12 @@ impl Image {
         Ok((before != after).then_some(Record::Config { resource, overrides: after }))
     }
 
+    /// Any registered broker can be configured, whoever decides on it.
+    fn check_configurable(&self, name: &str) -> Result<BrokerId, Refusal> {
+        let registered = name.parse().ok().map(BrokerId).filter(|id| self.broker(*id).is_some());
+        registered.map_or_else(|| self.check_broker_id(name, "Node", ""), Ok)
+    }
+
     fn change_broker(
         &self,
         name: &str,
@@ -177,11 +187,16 @@ impl Image {
     ) -> Result<Option<Record>, Refusal> {
         let broker = match name {
             "" => None,
-            id => Some(self.check_broker_id(id, "Node", "")?),
+            id => Some(self.check_configurable(id)?),
         };
         let before = self.broker_overrides.get(&broker).cloned().unwrap_or_default();
         let effective = |property: &'static Property| {
-            let value = self.broker_value(property.name).map(|(value, _)| value);
+            // What another broker's operator wrote is not known here.
+            let set = || self.broker_overrides.get(&None)?.get(property.name).map(String::as_str);
+            let value = match broker {
+                Some(id) if id != self.me => set(),
+                _ => self.broker_value(property.name).map(|(value, _)| value),
+            };
             value.or(property.default).map(str::to_owned)
         };
         let after = changed(&before, changes, properties::broker, effective)?;

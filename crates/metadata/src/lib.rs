@@ -37,6 +37,7 @@ mod session;
 mod settle;
 mod snapshot;
 mod survey;
+mod throttle;
 mod topic;
 mod upkeep;
 mod wire;
@@ -59,4 +60,5 @@ pub use request::{
 };
 pub use session::{Session, Soft};
 pub use survey::{BrokerState, Stuck, Survey};
+pub use throttle::Throttled;
 pub use topic::{PartitionState, Topic};

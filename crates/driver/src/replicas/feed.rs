@@ -10,6 +10,7 @@ use towpath_log::disk::Disk;
 use towpath_model::{BrokerEpoch, BrokerId, TopicPartition};
 use towpath_replication::{AnswerKind, Incarnation, ReplicaAnswer, ReplicaGrant, ReplicaPosition};
 
+use super::throttle::Pace;
 use crate::cell::{Cell, Slot};
 use crate::driver::Driver;
 use crate::world::{Clock, Net};
@@ -31,12 +32,15 @@ struct Feed {
     /// Positions behind which there are records, the newest of each partition.
     ready: VecDeque<TopicPartition>,
     positions: BTreeMap<TopicPartition, ReplicaPosition>,
+    /// Positions that wait because enough goes out already.
+    kept: BTreeMap<TopicPartition, ReplicaPosition>,
     /// Answers without records.
     answers: VecDeque<(TopicPartition, ReplicaAnswer)>,
 }
 
 impl Feed {
     fn push(&mut self, partition: TopicPartition, position: ReplicaPosition) {
+        self.kept.remove(&partition);
         if self.positions.insert(partition, position).is_none() {
             self.ready.push_back(partition);
         }
@@ -186,10 +190,20 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
             };
             let Some((id, position)) = next else { break };
-            match self.portion(id, &position, max_bytes - bytes, may_wait) {
+            let pace = self.pace_out(id, to);
+            let at_most = match pace {
+                Pace::Free => max_bytes - bytes,
+                Pace::Limited(_, portion) => portion.min(max_bytes - bytes),
+                Pace::Wait => {
+                    self.keep_position(to, id, position);
+                    continue;
+                }
+            };
+            match self.portion(id, &position, at_most, may_wait) {
                 Portion::None => {}
                 Portion::Cold => cold.push((id, position)),
                 Portion::Some(fed) => {
+                    self.gone_out(pace, fed.batches.len());
                     bytes += fed.batches.len();
                     answers.push(fed);
                 }
@@ -205,6 +219,28 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             false => NextRecords::Answers(answers),
             true if is_cold => NextRecords::Cold,
             true => NextRecords::Nothing,
+        }
+    }
+
+    fn keep_position(&self, to: BrokerId, id: TopicPartition, position: ReplicaPosition) {
+        let mut feeds = self.feeds.of.lock().expect("no panic holds the feeds");
+        let feed = feeds.entry(to).or_default();
+        // A newer one has come meanwhile.
+        if !feed.positions.contains_key(&id) {
+            feed.kept.insert(id, position);
+            self.note_kept();
+        }
+    }
+
+    /// Positions that were kept are looked at again.
+    pub(super) fn feed_kept(&self) {
+        let kept: Vec<_> = {
+            let mut feeds = self.feeds.of.lock().expect("no panic holds the feeds");
+            let kept = feeds.iter_mut().map(|(to, feed)| (*to, std::mem::take(&mut feed.kept)));
+            kept.filter(|(_, kept)| !kept.is_empty()).collect()
+        };
+        for (to, kept) in kept {
+            self.feed(to, kept.into_iter().collect(), Vec::new());
         }
     }
 

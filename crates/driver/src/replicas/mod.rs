@@ -7,6 +7,7 @@
 //! feed      (leader)   position ─▶ report, and: send now, or once there is more
 //! repair    damaged replicas are copied anew
 //! closest   (leader)   which follower a reader in another rack is sent to
+//! throttle  (both)     how fast replicas are fed that are not in sync
 //! in_sync   (leader)   who keeps up ─▶ controller ─▶ (image) ─▶ high watermark
 //! ```
 //!
@@ -17,11 +18,13 @@ mod closest;
 mod directories;
 mod feed;
 mod in_sync;
+mod moves;
 mod pull;
 mod readers;
 mod repair;
 mod report;
 mod roles;
+mod throttle;
 
 use towpath_broker::peer::PeerMessage;
 use towpath_log::disk::Disk;
@@ -33,12 +36,14 @@ use crate::world::{Clock, Net};
 pub(crate) use feed::Feeds;
 pub use feed::NextRecords;
 pub(crate) use in_sync::Proposals;
+pub use moves::ComingReplica;
 pub(crate) use pull::{Positions, Rounds, collect};
 pub(crate) use readers::RemoteReaders;
 pub(crate) use repair::Suspects;
 pub(crate) use report::InSyncChanges;
 pub use report::ReplicationReport;
 pub(crate) use roles::min_in_sync;
+pub(crate) use throttle::Throttle;
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// A message of another broker, whose word for who it is has been checked.
@@ -75,6 +80,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub(crate) fn tend_replicas(&self, now: Now) {
         self.tell_lines();
         self.propose_in_sync(now);
+        self.go_on_feeding(now.time);
         self.repeat_positions(now.time);
         self.repair(now.time);
         self.tell_directories(now.time);

@@ -61,7 +61,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 let replica = slot.partition.replica()?;
                 matches!(took, Took::Ask).then(|| replica.position())
             });
-            positions.extend(position.map(|position| (fed.partition, position)));
+            let Some(position) = position else { continue };
+            if self.may_ask_for_more(fed.partition, from, fed.batches.len()) {
+                positions.push((fed.partition, position));
+            }
         }
         self.tell_positions(Positions::from([(from, positions)]));
     }
@@ -205,7 +208,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     /// Whom a followed partition asks, and with which position; only `leader`, if one is named.
-    fn position_for(
+    pub(super) fn position_for(
         &self,
         cell: &Arc<Cell<D>>,
         leader: Option<BrokerId>,
@@ -244,8 +247,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             rounds.after = cells.last().map(|cell| cell.id);
         }
         let mut positions = Positions::new();
-        for (leader, id, position) in cells.iter().filter_map(|cell| self.position_for(cell, None))
-        {
+        let told = cells.iter().filter(|cell| !self.is_held_up(cell.id));
+        for (leader, id, position) in told.filter_map(|cell| self.position_for(cell, None)) {
             positions.entry(leader).or_default().push((id, position));
         }
         self.tell_positions(positions);

@@ -89,6 +89,12 @@ pub struct BrokerConfig {
     pub broker_session_timeout: Duration,
     /// `broker.replacement.delay.ms`.
     pub broker_replacement_delay: Duration,
+    /// `leader.replication.throttled.rate`, in bytes a second.
+    pub leader_throttled_rate: u64,
+    /// `follower.replication.throttled.rate`, in bytes a second.
+    pub follower_throttled_rate: u64,
+    /// `reassignment.max.bytes.per.second`, at least 1.
+    pub reassignment_rate: u64,
     /// `auto.leader.rebalance.enable`.
     pub leader_rebalance: bool,
     /// `leader.imbalance.check.interval.seconds`.
@@ -203,6 +209,9 @@ impl BrokerConfig {
             disk_reserve_bytes: read.bytes("disk.reserve.bytes"),
             broker_session_timeout: read.milliseconds("broker.session.timeout.ms"),
             broker_replacement_delay: read.milliseconds("broker.replacement.delay.ms"),
+            leader_throttled_rate: read.bytes("leader.replication.throttled.rate"),
+            follower_throttled_rate: read.bytes("follower.replication.throttled.rate"),
+            reassignment_rate: read.bytes("reassignment.max.bytes.per.second"),
             leader_rebalance: read.boolean("auto.leader.rebalance.enable"),
             leader_imbalance_check: read.milliseconds("leader.imbalance.check.interval.seconds")
                 * 1_000,

@@ -3,7 +3,7 @@
 //! Those without `.restart()` can be altered through the protocol, for one broker or for all, as in
 //! Kafka. Ours, not Kafka's: `broker.replacement.delay.ms`, `disk.*`, `log.durability`, `log.retention.guard`,
 //! `log.retention.guard.max.bytes`, `log.scrub.*`, `partitions.max`, `producer.ids.per.partition.max`,
-//! `request.partitions.max`, `topic.partitions.max` and `topics.max`.
+//! `reassignment.max.bytes.per.second`, `request.partitions.max`, `topic.partitions.max` and `topics.max`.
 
 use super::property::Unit::{Bytes, Count, Hours, Milliseconds, Minutes};
 use super::property::{Check, Property, Unit};
@@ -55,6 +55,8 @@ pub(super) static BROKER: &[Property] = &[
     Property::long("disk.reserve.bytes", "67108864", Check::AtLeast(0), Bytes, "What a data directory keeps in reserve on its file system, at most a hundredth of it, and gives back when nothing else is free: so that offsets and metadata can still be written on a full disk."),
     Property::int("fetch.max.bytes", "57671680", Check::AtLeast(1024), Bytes, "The most bytes of records in one answer to a fetch.")
         .restart(),
+    Property::long("follower.replication.throttled.rate", FOREVER, Check::AtLeast(0), Bytes, "The most bytes in a second that replicas named in follower.replication.throttled.replicas take in here while they are not in sync.")
+        .example("10485760"),
     Property::int("group.initial.rebalance.delay.ms", "3000", Check::AtLeast(0), Milliseconds, "How long an empty group waits for more members before its first assignment; dev sets 0.")
         .restart(),
     Property::int("group.max.session.timeout.ms", "1800000", Check::AtLeast(1), Milliseconds, "The longest session timeout a group's member may ask for.")
@@ -65,6 +67,8 @@ pub(super) static BROKER: &[Property] = &[
         .restart(),
     Property::long("leader.imbalance.check.interval.seconds", "300", Check::AtLeast(1), Unit::Seconds, "How often partitions are looked for whose first replica is in sync and does not lead.")
         .restart(),
+    Property::long("leader.replication.throttled.rate", FOREVER, Check::AtLeast(0), Bytes, "The most bytes in a second that leaders named in leader.replication.throttled.replicas send from here to replicas that are not in sync.")
+        .example("10485760"),
     Property::list("listeners", "", "The addresses on which this broker listens.")
         .without_default()
         .example("PLAINTEXT://127.0.0.1:9092")
@@ -184,6 +188,8 @@ pub(super) static BROKER: &[Property] = &[
     Property::int("partitions.max", "100000", Check::AtLeast(1), Count, "The most partitions in the cluster; creating one more is refused."),
     Property::int("producer.id.expiration.ms", "86400000", Check::AtLeast(1), Milliseconds, "After how long without a record a partition forgets an idempotent producer."),
     Property::int("producer.ids.per.partition.max", "10000", Check::AtLeast(1), Count, "The most idempotent producers a partition remembers; one more makes it forget the one idle for longest."),
+    Property::long("reassignment.max.bytes.per.second", "67108864", Check::AtLeast(1), Bytes, "The most bytes in a second that a broker sends, and the most that it takes in, for replicas that are being added: by a reassignment, a drain, a balance, or in the place of a broker that is gone. Replicas that are in sync are never held up.")
+        .example("134217728"),
     Property::long("replica.lag.time.max.ms", "2000", Check::AtLeast(100), Milliseconds, "How long a follower's durable offset may stand still while the leader's moves before it leaves the in-sync set.")
         .restart(),
     Property::int("request.partitions.max", "10000", Check::AtLeast(1), Count, "The most partitions that one request may create."),

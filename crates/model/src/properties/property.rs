@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The longest value, in bytes: enough for any list of addresses, and it bounds what is logged.
 const VALUE_BYTES_MAX: usize = 4096;
+/// And of a list of replicas: a record of the metadata holds no more.
+const REPLICAS_BYTES_MAX: usize = 60_000;
 /// How much of a refused value is repeated in the refusal.
 const SHOWN_CHARS_MAX: usize = 200;
 
@@ -289,8 +291,12 @@ impl Property {
             let value = value.chars().take(SHOWN_CHARS_MAX).collect();
             Err(InvalidValue { property: self.name.to_owned(), value, allowed })
         };
-        if VALUE_BYTES_MAX < value.len() {
-            return refuse(format!("Value must be no longer than {VALUE_BYTES_MAX} bytes"));
+        let most = match self.check {
+            Check::Replicas => REPLICAS_BYTES_MAX,
+            _ => VALUE_BYTES_MAX,
+        };
+        if most < value.len() {
+            return refuse(format!("Value must be no longer than {most} bytes"));
         }
         if let Err(allowed) = self.parse(value) {
             return refuse(allowed);

@@ -94,9 +94,9 @@ fn what_is_not_served_is_refused_by_name() {
         refusal(topic("remote.storage.enable"), "true"),
         "Invalid value true for configuration remote.storage.enable: not served yet, the only value is \"false\": records live on this cluster's own disks only"
     );
-    assert!(
-        refusal(topic("leader.replication.throttled.replicas"), "0:1,1:1").contains("not served")
-    );
+    let throttled = topic("leader.replication.throttled.replicas");
+    assert_eq!(throttled.unwrap().check("0:1,1:1"), Ok(()));
+    assert_eq!(throttled.unwrap().check(&"1234:1,".repeat(2_000)), Ok(()), "a large topic");
     assert!(refusal(topic("leader.replication.throttled.replicas"), "x").contains("must be '*'"));
     assert!(refusal(group("consumer.session.timeout.ms"), "50000").contains("not served"));
 }

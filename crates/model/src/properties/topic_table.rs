@@ -7,7 +7,6 @@ use super::property::{Check, Property, Unit};
 const FOREVER: &str = "9223372036854775807";
 const NO_TIERING: &str = "records live on this cluster's own disks only";
 const NO_SHARE_GROUPS: &str = "share groups are not there";
-const NO_THROTTLE: &str = "replication is not throttled";
 
 /// By name in ascending order; a test holds it to that.
 pub(super) static TOPIC: &[Property] = &[
@@ -106,10 +105,10 @@ pub(super) static TOPIC: &[Property] = &[
     Property::list(
         "follower.replication.throttled.replicas",
         "",
-        "Replicas whose fetching a reassignment tool slows down.",
+        "Replicas that take in no more than follower.replication.throttled.rate while they are not in sync: PARTITION:BROKER pairs, or * for all. Reassignment tools set it.",
     )
     .replicas()
-    .only_default(NO_THROTTLE),
+    .example("0:1,1:2"),
     Property::int(
         "index.interval.bytes",
         "4096",
@@ -121,10 +120,10 @@ pub(super) static TOPIC: &[Property] = &[
     Property::list(
         "leader.replication.throttled.replicas",
         "",
-        "Replicas whose serving a reassignment tool slows down.",
+        "Leaders that send no more than leader.replication.throttled.rate to replicas that are not in sync: PARTITION:BROKER pairs, or * for all. Reassignment tools set it.",
     )
     .replicas()
-    .only_default(NO_THROTTLE),
+    .example("0:1,1:2"),
     Property::long(
         "local.retention.bytes",
         "-2",

@@ -179,6 +179,11 @@ impl Cluster {
         self.places.iter().find(|place| place.id.0 == id).expect("it is one of them").kafka
     }
 
+    /// Replicas that are being added to what a broker leads, as it says.
+    pub(crate) fn coming(&self, id: i32) -> Vec<towpath_driver::ComingReplica> {
+        self.running[&BrokerId(id)].node.driver().coming_replicas()
+    }
+
     /// How replication does, as a broker says that runs.
     pub(crate) fn replication(&self, id: i32) -> ReplicationReport {
         self.running[&BrokerId(id)].node.driver().replication_report()

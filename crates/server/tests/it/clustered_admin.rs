@@ -1,5 +1,7 @@
 //! What an operator's tools ask of a cluster: elections, moves of replicas, the quorum.
 
+use std::time::{Duration, Instant};
+
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::*;
 
@@ -150,5 +152,98 @@ fn the_quorum_is_described_by_every_broker_as_its_leader_sees_it() {
         let answer: DescribeQuorumResponse<'_> = answer.read();
         let refused = answer.topics[0].partitions[0].error_code;
         assert_eq!(code(refused), ErrorCode::UnknownTopicOrPartition);
+    }
+}
+
+/// Sets a property of a broker, or of all (`""`), asking broker `ask`.
+fn alter_broker(cluster: &Cluster, ask: i32, broker: &str, name: &str, value: &str) -> ErrorCode {
+    let request = IncrementalAlterConfigsRequest {
+        resources: vec![IncrementalAlterConfigsRequestAlterConfigsResource {
+            resource_type: 4,
+            resource_name: broker,
+            configs: vec![IncrementalAlterConfigsRequestAlterableConfig {
+                name,
+                config_operation: 0,
+                value: Some(value),
+            }],
+        }],
+        ..Default::default()
+    };
+    let answer = cluster.connect(ask).ask(1, &request);
+    let answer: IncrementalAlterConfigsResponse<'_> = answer.read();
+    code(answer.responses[0].error_code)
+}
+
+/// Bytes of records that a move in these tests has to copy.
+const MOVED_BYTES: usize = 2_400_000;
+/// How many of them may come in a second: an answer alone may have a megabyte.
+const RATE: &str = "800000";
+
+/// A topic on brokers 1 and 2 that holds [`MOVED_BYTES`].
+fn filled_topic(cluster: &Cluster, name: &str) {
+    cluster.create(name, &[&[1, 2]], &[]);
+    cluster.in_sync(name, 0, &[1, 2]);
+    let large = "x".repeat(50_000);
+    let mut wire = cluster.connect(1);
+    for _ in 0..MOVED_BYTES / 50_000 {
+        assert_eq!(wire.produce(name, &batch(&[&large])).error, ErrorCode::None);
+    }
+}
+
+/// Moves partition 0 from broker 2 to broker 3, and waits until it is there; says how long that took.
+/// Records that are produced meanwhile are not held up.
+fn timed_move(cluster: &Cluster, topic: &str) -> Duration {
+    let began = Instant::now();
+    assert_eq!(reassign(&mut cluster.connect(2), topic, Some(&[1, 3])), ErrorCode::None);
+    let mut wire = cluster.connect(1);
+    let mut least_left = u64::MAX;
+    while moving(&mut wire).is_some() {
+        let sent = Instant::now();
+        assert_eq!(wire.produce(topic, &batch(&["small"])).error, ErrorCode::None);
+        assert!(sent.elapsed() < Duration::from_secs(1), "brokers 1 and 2 serve all the while");
+        for coming in cluster.coming(1) {
+            assert_eq!(coming.broker.0, 3);
+            assert!(
+                coming.bytes_left <= least_left.saturating_add(50_000),
+                "{coming:?} after {least_left}"
+            );
+            least_left = coming.bytes_left;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{least_left} bytes are left");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    cluster.in_sync(topic, 0, &[1, 3]);
+    assert!(cluster.coming(1).is_empty());
+    began.elapsed()
+}
+
+#[test]
+fn a_move_is_fed_no_faster_than_the_cluster_allows() {
+    let cluster = Cluster::start();
+    filled_topic(&cluster, "slow");
+    let set = alter_broker(&cluster, 2, "", "reassignment.max.bytes.per.second", RATE);
+    assert_eq!(set, ErrorCode::None);
+    cluster.settle();
+    let took = timed_move(&cluster, "slow");
+    assert!(Duration::from_secs(2) < took, "{MOVED_BYTES} bytes have come in {took:?}");
+}
+
+#[test]
+fn a_move_is_fed_no_faster_than_kafkas_tools_say() {
+    for (property, rate, broker) in [
+        ("leader.replication.throttled.replicas", "leader.replication.throttled.rate", "1"),
+        ("follower.replication.throttled.replicas", "follower.replication.throttled.rate", "3"),
+    ] {
+        let cluster = Cluster::start();
+        filled_topic(&cluster, "slow");
+        let replicas = format!("0:{broker}");
+        assert_eq!(cluster.connect(2).alter("slow", property, Some(&replicas)), ErrorCode::None);
+        // Whichever broker is the controller, and whichever is asked.
+        for ask in 1..=3 {
+            assert_eq!(alter_broker(&cluster, ask, broker, rate, RATE), ErrorCode::None);
+        }
+        cluster.settle();
+        let took = timed_move(&cluster, "slow");
+        assert!(Duration::from_secs(2) < took, "{rate}: all has come in {took:?}");
     }
 }

@@ -13,6 +13,7 @@
 
 mod alter_configs;
 mod alter_partitions;
+mod balance;
 mod broker;
 mod cluster;
 mod configs;
@@ -42,6 +43,7 @@ mod topic;
 mod upkeep;
 mod wire;
 
+pub use balance::{BalancePlan, PlannedLeader, PlannedMove};
 pub use broker::{Address, Broker, Role};
 pub use cluster::{
     AlterPartitions, AlteredPartitions, Beat, ElectionKind, Heartbeat, NamedPartition,

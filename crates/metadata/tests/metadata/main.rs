@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod balancing;
 mod brokers;
 mod configs;
 mod creating;

@@ -6,7 +6,7 @@ use towpath_model::{BrokerId, PartitionIndex, TopicPartition};
 use crate::support::World;
 
 /// Every leader finds everybody who is there in sync.
-fn catch_up(world: &mut World) {
+pub(crate) fn catch_up(world: &mut World) {
     let image = world.image().clone();
     for (_, partition, state) in image.partitions() {
         let Some(leader) = state.leader else { continue };

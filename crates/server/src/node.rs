@@ -33,6 +33,7 @@ use crate::metrics::{Metrics, SyncTimes};
 use crate::peer::{PeerAddress, PeerMetrics};
 use crate::plain_memory::{PlainMemory, PlainTurn};
 use crate::progress::Progress;
+use crate::restart_order::RestartOrder;
 use crate::waiters::{Wait, Waiters};
 
 /// The driver over real disks, clocks and sockets.
@@ -116,6 +117,7 @@ pub struct Node {
     /// Where HTTP is served, once it is.
     http_address: OnceLock<SocketAddr>,
     guard: Guard,
+    restart: RestartOrder,
     /// Who may wait for a device to read, by data directory.
     cold_reads: Vec<ColdReads>,
     stopping: Arc<AtomicBool>,
@@ -170,6 +172,7 @@ impl Node {
             metrics,
             complaints: Complaints::default(),
             guard: Guard::new(1 < settings.data.len()),
+            restart: RestartOrder::default(),
             cold_reads: settings.data.iter().map(|_| ColdReads::new()).collect(),
             settings,
             http_address: OnceLock::new(),
@@ -201,6 +204,11 @@ impl Node {
     /// Counters and gauges.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// The order to start anew, for those who give it and who carry it out.
+    pub fn restart(&self) -> &RestartOrder {
+        &self.restart
     }
 
     /// The data directories, as they were configured.

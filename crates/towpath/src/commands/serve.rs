@@ -1,5 +1,6 @@
 //! `towpath serve`: a server for production. What both ways to run a server share is below it.
 
+mod again;
 mod banner;
 mod bind;
 mod joining;

@@ -3,7 +3,8 @@
 //! ```text
 //! bind ─▶ find the cluster, recover the data ─▶ serve ─▶ be there for the cluster
 //!      ─▶ (dev) write and read a record ─▶ ready
-//!   signal ─▶ not ready ─▶ let others lead ─▶ close listeners, answer what is under way ─▶ flush ─▶ exit 0
+//!   signal, or order to start anew ─▶ not ready ─▶ let others lead ─▶ close listeners,
+//!      answer what is under way ─▶ flush ─▶ exit 0, or the program again
 //! ```
 
 use std::io::Write;
@@ -20,6 +21,7 @@ use tokio::time::sleep;
 use towpath_http::Readiness;
 use towpath_server::{Node, Progress};
 
+use super::again::Program;
 use super::banner::Banner;
 use super::bind::{Listeners, bind};
 use super::joining::{Bound, Joined, join, not_opened};
@@ -52,6 +54,7 @@ const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(2);
 /// Runs a server until it is told to stop.
 pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<()> {
     let begun = Instant::now();
+    let program = Program::running()?;
     logging::begin(global)?;
     end_on_panic();
     surroundings::raise_open_files();
@@ -61,7 +64,18 @@ pub(crate) fn start(global: &Global, settings: Settings, mode: Mode) -> Outcome<
     // What still runs is nobody's any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
     data.remove()?;
-    ended
+    match ended? {
+        Ended::Stopped => Ok(()),
+        Ended::ToStartAgain => Err(program.run_again()),
+    }
+}
+
+/// How a server's run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Stopped,
+    /// It was ordered to start anew.
+    ToStartAgain,
 }
 
 fn runtime(directories: usize) -> Outcome<Runtime> {
@@ -129,7 +143,7 @@ impl Data {
     }
 }
 
-async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Outcome<()> {
+async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Outcome<Ended> {
     // First of all: a signal during a long recovery is heard when it is over.
     let mut signals = StopSignals::listen()?;
     let mut listeners = bind(mode.command, &settings).await?;
@@ -142,7 +156,7 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     let (kafka, http) = (listeners.kafka_address, listeners.http_address);
     let peer = listeners.peer.as_ref().map(|peer| peer.address);
     let opened = open_answering(&settings, data.paths(), listeners, &mut signals).await?;
-    let Some((joined, listeners)) = opened else { return Ok(()) };
+    let Some((joined, listeners)) = opened else { return Ok(Ended::Stopped) };
     let serving = Serving::begin(joined, listeners);
     let arrived = tokio::select! {
         arrived = serving.arrive() => Some(arrived),
@@ -159,7 +173,7 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     if !matches!(tested, Ok(Some(()))) {
         signals.insist();
         serving.end().await;
-        return tested.map(|_| ());
+        return tested.map(|_| Ended::Stopped);
     }
     serving.readiness.set_ready();
     let kept = match data {
@@ -172,9 +186,13 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     tracing::info!(%kafka, %http, data = ?data.paths(), ?ready_after, "ready");
     say(&if mode.ready_json { banner.json() + "\n" } else { banner.text() });
 
+    if !is_temporary {
+        serving.node.restart().allow();
+    }
     let ended = tokio::select! {
         error = serving.unserved() => Err(error),
-        () = signals.wait() => Ok(()),
+        () = serving.node.restart().given() => Ok(Ended::ToStartAgain),
+        () = signals.wait() => Ok(Ended::Stopped),
     };
     tracing::info!("stopping");
     signals.insist();

@@ -71,7 +71,9 @@ impl Subject {
             "/groups/{group}/lag" if method == Method::GET => {
                 Some(Subject::Group(parameter("group")?))
             }
-            "/nodes/{node}/self" => Some(Subject::Node(BrokerId(parameter("node")?.parse().ok()?))),
+            "/nodes/{node}/self" | "/nodes/{node}/restart" => {
+                Some(Subject::Node(BrokerId(parameter("node")?.parse().ok()?)))
+            }
             _ => None,
         }
     }

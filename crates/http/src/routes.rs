@@ -15,10 +15,11 @@ use crate::api_error::{ApiError, Code};
 use crate::app::App;
 use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX};
 use crate::{
-    append_batch, commit_offsets, committed_offsets, create_topic, delete_topic, drain_node,
-    find_offsets, forward, front_page, group_lag, health, list_groups, list_losses, list_nodes,
-    list_topics, measure_lag, metrics, node_self, openapi, publish_messages, read_messages,
-    remove_node, show_cluster, show_node, show_producer, show_topic,
+    append_batch, balance, commit_offsets, committed_offsets, create_topic, delete_topic,
+    drain_node, find_offsets, forward, front_page, group_lag, health, list_groups, list_losses,
+    list_moves, list_nodes, list_sizes, list_topics, measure_lag, metrics, node_self, openapi,
+    publish_messages, read_messages, remove_node, restart_node, show_cluster, show_node,
+    show_producer, show_topic,
 };
 
 /// One operation.
@@ -37,6 +38,7 @@ fn route(method: &'static str, path: &'static str, action: MethodRouter<App>) ->
 /// Every operation.
 pub(crate) fn routes() -> Vec<Route> {
     const MESSAGES: &str = "/topics/{topic}/messages";
+    const MOVE: &str = "/cluster/moves/{topic}/{partition}";
     const READ: &str = "/topics/{topic}/partitions/{partition}/messages";
     const BATCHES: &str = "/topics/{topic}/partitions/{partition}/batches";
     const PRODUCER: &str = "/topics/{topic}/partitions/{partition}/producers/{producer}";
@@ -59,11 +61,17 @@ pub(crate) fn routes() -> Vec<Route> {
         route("get", GROUP_OFFSETS, get(committed_offsets::handle)),
         route("post", GROUP_OFFSETS, post(commit_offsets::handle)),
         route("get", "/cluster", get(show_cluster::handle)),
+        route("get", "/cluster/moves", get(list_moves::handle)),
+        route("delete", MOVE, delete(list_moves::cancel)),
+        route("get", "/cluster/balance", get(balance::plan)),
+        route("post", "/cluster/balance", post(balance::carry_out)),
+        route("get", "/cluster/sizes", get(list_sizes::handle)),
         route("get", "/nodes", get(list_nodes::handle)),
         route("get", "/nodes/{node}", get(show_node::handle)),
         route("delete", "/nodes/{node}", delete(remove_node::handle)),
         route("post", "/nodes/{node}/drain", post(drain_node::drain)),
         route("post", "/nodes/{node}/undrain", post(drain_node::undrain)),
+        route("post", "/nodes/{node}/restart", post(restart_node::handle)),
         route("get", "/nodes/{node}/self", get(node_self::handle)),
         route("get", "/openapi.json", get(openapi::handle)),
         route("get", "/metrics", get(metrics::handle)),

@@ -289,7 +289,7 @@ fn parse(answer: &[u8]) -> Option<(u16, &[u8])> {
 }
 
 /// A name as a piece of a path or query.
-fn encoded(name: &str) -> String {
+pub(crate) fn encoded(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

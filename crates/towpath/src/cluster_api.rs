@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::broker_api::BrokerApi;
+use crate::broker_api::{BrokerApi, encoded};
 use crate::failure::Outcome;
 
 /// `GET /cluster`.
@@ -112,7 +112,94 @@ pub(crate) struct DataDirectory {
     pub(crate) total_bytes: Option<u64>,
 }
 
+#[derive(Deserialize)]
+struct Moves {
+    moves: Vec<Move>,
+}
+
+/// A partition whose replicas come or go.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Move {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) leader: Option<i32>,
+    pub(crate) replicas: Vec<i32>,
+    pub(crate) adding: Vec<Coming>,
+    pub(crate) removing: Vec<i32>,
+}
+
+/// A replica that is being added.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Coming {
+    pub(crate) node: i32,
+    pub(crate) records_left: Option<u64>,
+    pub(crate) bytes_left: Option<u64>,
+}
+
+/// `GET /cluster/balance`.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct BalancePlan {
+    pub(crate) leaders: Vec<PlannedLeader>,
+    pub(crate) moves: Vec<PlannedMove>,
+    pub(crate) bytes: u64,
+}
+
+/// A partition that another node is to lead.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct PlannedLeader {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) from: i32,
+    pub(crate) to: i32,
+}
+
+/// A partition whose replicas are to move.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct PlannedMove {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) from: Vec<i32>,
+    pub(crate) to: Vec<i32>,
+    pub(crate) bytes: u64,
+}
+
+impl BalancePlan {
+    /// Whether nothing has to move.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leaders.is_empty() && self.moves.is_empty()
+    }
+}
+
+#[derive(Deserialize)]
+struct RestartOrdered {}
+
 impl BrokerApi {
+    /// Partitions whose replicas come or go.
+    pub(crate) async fn moves(&self) -> Outcome<Vec<Move>> {
+        self.call("GET", "/cluster/moves").await.map(|Moves { moves }| moves)
+    }
+
+    /// Takes a move back.
+    pub(crate) async fn cancel_move(&self, topic: &str, partition: i32) -> Outcome<()> {
+        self.call("DELETE", &format!("/cluster/moves/{}/{partition}", encoded(topic))).await
+    }
+
+    /// What would move so that nodes lead and hold about as much as each other.
+    pub(crate) async fn balance_plan(&self) -> Outcome<BalancePlan> {
+        self.call("GET", "/cluster/balance").await
+    }
+
+    /// Moves it.
+    pub(crate) async fn balance(&self) -> Outcome<BalancePlan> {
+        self.call("POST", "/cluster/balance").await
+    }
+
+    /// Orders a node to start anew.
+    pub(crate) async fn restart(&self, node: i32) -> Outcome<()> {
+        let path = format!("/nodes/{node}/restart");
+        self.call::<RestartOrdered>("POST", &path).await.map(|RestartOrdered {}| ())
+    }
+
     /// The cluster as a whole.
     pub(crate) async fn cluster(&self) -> Outcome<Cluster> {
         self.call("GET", "/cluster").await

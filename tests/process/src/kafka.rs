@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use towpath_model::Timestamp;
 use towpath_protocol::messages::{
-    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
-    DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse, FetchPartition, FetchRequest,
-    FetchResponse, FetchTopic, MetadataRequest, MetadataResponse, PartitionProduceData,
-    ProduceRequest, ProduceResponse, RequestHeader, TopicProduceData,
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
+    CreateTopicsResponse, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse,
+    FetchPartition, FetchRequest, FetchResponse, FetchTopic, MetadataRequest, MetadataResponse,
+    PartitionProduceData, ProduceRequest, ProduceResponse, RequestHeader, TopicProduceData,
 };
 use towpath_protocol::{
     ApiKey, Blob, ErrorCode, Message, Request, decode_response_header, encode_request,
@@ -140,13 +140,30 @@ impl KafkaConnection {
             .iter()
             .map(|(name, value)| CreatableTopicConfig { name, value: Some(value) })
             .collect();
-        let topic = CreatableTopic {
+        self.create(CreatableTopic {
             name,
             num_partitions: partitions,
             replication_factor,
             configs,
             ..CreatableTopic::default()
-        };
+        })
+    }
+
+    /// Creates a topic whose partitions lie on these brokers, the leader first.
+    pub fn create_placed_topic(&mut self, name: &str, partitions: &[Vec<i32>]) -> Result<()> {
+        let assignments = (0..).zip(partitions).map(|(partition_index, brokers)| {
+            CreatableReplicaAssignment { partition_index, broker_ids: brokers.clone() }
+        });
+        self.create(CreatableTopic {
+            name,
+            num_partitions: -1,
+            replication_factor: -1,
+            assignments: assignments.collect(),
+            ..CreatableTopic::default()
+        })
+    }
+
+    fn create(&mut self, topic: CreatableTopic<'_>) -> Result<()> {
         let request = CreateTopicsRequest {
             topics: vec![topic],
             timeout_ms: 10_000,

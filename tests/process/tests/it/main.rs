@@ -10,6 +10,7 @@ mod lag;
 mod life;
 mod limits;
 mod nodes;
+mod operating;
 mod scrub;
 mod strangers;
 mod support;

@@ -1,5 +1,8 @@
 //! `towpath cluster`: one file per verb.
 
+mod balance;
+mod moves;
+mod restart;
 mod show;
 
 use clap::Subcommand;
@@ -13,10 +16,19 @@ pub(crate) enum ClusterCommand {
     /// Show who decides on metadata, and how nodes and partitions do
     #[command(alias = "describe", alias = "info")]
     Show(show::ShowArgs),
+    /// Replicas that come and go, and how much is left to copy; --cancel takes a move back
+    Moves(moves::MovesArgs),
+    /// Let nodes lead and hold about as much as each other; --plan shows what would move
+    Balance(balance::BalanceArgs),
+    /// Start one node after the other anew, none before everything is in sync again
+    Restart(restart::RestartArgs),
 }
 
 pub(crate) async fn run(session: &Session, command: ClusterCommand) -> Outcome {
     match command {
         ClusterCommand::Show(args) => show::run(session, &args).await,
+        ClusterCommand::Moves(args) => moves::run(session, &args).await,
+        ClusterCommand::Balance(args) => balance::run(session, &args).await,
+        ClusterCommand::Restart(args) => restart::run(session, &args).await,
     }
 }

@@ -6,7 +6,6 @@
 //!                                   (driver syncs) ─▶ synced ──┘
 //! ```
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use towpath_coordinator::groups::{self, Groups, Readers};
@@ -17,7 +16,7 @@ use towpath_model::{
 use towpath_records::BatchHeader;
 use towpath_replication::{
     Acks, Admission, EpochHistory, EpochStart, FetchRefusal, InSyncProposal, Incarnation, Lead,
-    Leader, ProduceRefusal, Producers, Replica, ReplicaGrant, ReplicaPosition,
+    Leader, PartitionDecision, ProduceRefusal, Producers, Replica, ReplicaGrant, ReplicaPosition,
 };
 
 use crate::host::Host;
@@ -437,12 +436,10 @@ impl Partition {
     pub fn decided(
         &mut self,
         now: Now,
-        partition_epoch: i32,
-        replicas: &[BrokerId],
-        in_sync: BTreeSet<BrokerId>,
+        decision: PartitionDecision<'_>,
         out: &mut Vec<Output>,
     ) -> bool {
-        let is_news = self.leading().partition_decided(now, partition_epoch, replicas, in_sync);
+        let is_news = self.leading().partition_decided(now, decision);
         self.settle(out);
         is_news
     }

@@ -28,7 +28,7 @@ use crate::follower::{Follower, FollowerView};
 use crate::producers::{Producers, Verdict};
 use crate::replica::{Replica, ReplicaStart};
 
-pub use in_sync::InSyncProposal;
+pub use in_sync::{InSyncProposal, PartitionDecision};
 pub use replicas::ReplicaGrant;
 
 /// What a broker knows when it begins to lead.

@@ -12,7 +12,7 @@ use towpath_model::{
 };
 use towpath_replication::{
     Acks, Admission, EpochHistory, EpochStart, InSyncProposal, Incarnation, Leader, LeaderStart,
-    ProduceRefusal, Producers, ReplicaGrant, ReplicaPosition,
+    PartitionDecision, ProduceRefusal, Producers, ReplicaGrant, ReplicaPosition,
 };
 
 const EPOCH: LeaderEpoch = LeaderEpoch(4);
@@ -124,8 +124,13 @@ proptest! {
                     prop_assert!(reported.is_ok());
                 }
                 Step::InSync(bits) => {
-                    let (epoch, replicas) = (leader.partition_epoch() + 1, [1, 2, 3].map(BrokerId));
-                    leader.partition_decided(at(index), epoch, &replicas, members(bits));
+                    let decision = PartitionDecision {
+                        partition_epoch: leader.partition_epoch() + 1,
+                        replicas: &[1, 2, 3].map(BrokerId),
+                        in_sync: members(bits),
+                        min_insync_replicas: min,
+                    };
+                    leader.partition_decided(at(index), decision);
                     proposed.clear();
                 }
                 Step::Propose(bits) => {

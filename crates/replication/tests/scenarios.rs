@@ -15,7 +15,7 @@ use towpath_model::{
 use towpath_records::BatchHeader;
 use towpath_replication::{
     Acks, Admission, EpochHistory, FollowerView, InSyncProposal, Incarnation, Leader, LeaderStart,
-    Producers, ReplicaPosition,
+    PartitionDecision, Producers, ReplicaPosition,
 };
 
 const ARROW: &str = "→";
@@ -94,6 +94,8 @@ struct World {
     leader: Option<Leader>,
     now: Now,
     replicas: Vec<BrokerId>,
+    /// `min.insync.replicas` as of now.
+    min: u32,
     admitted: Option<BatchHeader>,
 }
 
@@ -138,10 +140,14 @@ impl World {
                 }
             }
             ["in-sync", brokers] => {
-                let (epoch, replicas) =
-                    (self.leader().partition_epoch() + 1, self.replicas.clone());
-                let in_sync = Words::brokers(brokers).into_iter().collect();
-                self.leader().partition_decided(now, epoch, &replicas, in_sync);
+                let replicas = self.replicas.clone();
+                let decision = PartitionDecision {
+                    partition_epoch: self.leader().partition_epoch() + 1,
+                    replicas: &replicas,
+                    in_sync: Words::brokers(brokers).into_iter().collect(),
+                    min_insync_replicas: self.min,
+                };
+                self.leader().partition_decided(now, decision);
                 self.offsets()
             }
             ["propose", brokers] => {
@@ -158,7 +164,8 @@ impl World {
                 self.offsets()
             }
             ["configure"] => {
-                let min = words.number("min").unwrap_or(1) as u32;
+                self.min = words.number("min").unwrap_or(1) as u32;
+                let min = self.min;
                 self.leader().set_config(min, durability(&words));
                 self.offsets()
             }
@@ -222,6 +229,7 @@ impl World {
         let in_sync = words.named.get("in-sync").map(|text| Words::brokers(text));
         let end = Offset(words.number("end").unwrap_or(0));
         let start = Offset(words.number("start").unwrap_or(0));
+        self.min = words.number("min").unwrap_or(1) as u32;
         self.leader = Some(Leader::new(LeaderStart {
             me: BrokerId(1),
             leader_epoch: LeaderEpoch(words.number("epoch").unwrap_or(0) as i32),
@@ -229,7 +237,7 @@ impl World {
             begun_at: self.now.time,
             replicas: self.replicas.clone(),
             in_sync: in_sync.unwrap_or(self.replicas.clone()).into_iter().collect(),
-            min_insync_replicas: words.number("min").unwrap_or(1) as u32,
+            min_insync_replicas: self.min,
             durability: durability(words),
             log_start_offset: start,
             log_end_offset: end,
@@ -247,6 +255,7 @@ impl World {
         let snapshot = old.producers().encode();
         let epoch = words.number("epoch").map_or(old.leader_epoch(), |e| LeaderEpoch(e as i32));
         let most = words.number("producers").unwrap_or(100) as usize;
+        self.min = 1;
         self.leader = Some(Leader::new(LeaderStart {
             me: BrokerId(1),
             leader_epoch: epoch,
@@ -254,7 +263,7 @@ impl World {
             begun_at: self.now.time,
             replicas: self.replicas.clone(),
             in_sync: old.in_sync().clone(),
-            min_insync_replicas: 1,
+            min_insync_replicas: self.min,
             durability: Durability::Synced,
             log_start_offset: old.log_start_offset(),
             log_end_offset: old.log_end_offset(),

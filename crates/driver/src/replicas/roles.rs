@@ -11,7 +11,7 @@ use towpath_log::disk::Disk;
 use towpath_metadata::{Image, PartitionState, Topic};
 use towpath_model::properties::BrokerConfig;
 use towpath_model::{BrokerId, Now, TopicName, TopicPartition};
-use towpath_replication::Lead;
+use towpath_replication::{Lead, PartitionDecision};
 
 use super::pull::Positions;
 use crate::cell::{Cell, Slot};
@@ -39,6 +39,15 @@ impl Wanted {
             state,
             broker: image.broker_config(),
         })
+    }
+
+    fn decision(&self) -> PartitionDecision<'_> {
+        PartitionDecision {
+            partition_epoch: self.state.partition_epoch,
+            replicas: &self.state.replicas,
+            in_sync: self.state.in_sync.iter().copied().collect(),
+            min_insync_replicas: self.min_in_sync,
+        }
     }
 
     fn lead(&self, now: Now) -> Lead {
@@ -83,9 +92,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             let led = slot.partition.leader().map(towpath_replication::Leader::leader_epoch);
             if led == Some(wanted.state.leader_epoch) {
-                let PartitionState { partition_epoch, replicas, in_sync, .. } = &wanted.state;
-                let in_sync = in_sync.iter().copied().collect();
-                slot.partition.decided(now, *partition_epoch, replicas, in_sync, out);
+                slot.partition.decided(now, wanted.decision(), out);
                 // It follows from the number of replicas too.
                 slot.partition.configured(wanted.min_in_sync, slot.config.durability, out);
                 return Ok(false);

@@ -34,6 +34,22 @@ pub struct InSyncProposal {
     pub followers: BTreeMap<BrokerId, Option<BrokerEpoch>>,
 }
 
+/// What the controller has decided about a partition whose leader stays. The parts belong together:
+/// replicas that left stay eligible, or do not, by the `min.insync.replicas` of that moment
+/// (KIP-966), so a high watermark that moves by this in-sync set and another minimum may pass what
+/// an eligible replica has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionDecision<'d> {
+    /// The controller's number of the partition's state.
+    pub partition_epoch: i32,
+    /// Who holds replicas, the leader among them.
+    pub replicas: &'d [BrokerId],
+    /// Who counts for the high watermark, the leader among them.
+    pub in_sync: BTreeSet<BrokerId>,
+    /// `min.insync.replicas`.
+    pub min_insync_replicas: u32,
+}
+
 impl Leader {
     /// What to ask the controller for, if this leader's judgement differs from the agreed set, or a
     /// refused expansion must be made void. `None` while a proposal waits for its answer.
@@ -122,13 +138,9 @@ impl Leader {
     ///
     /// # Panics
     /// When this broker is not in sync, or a member holds no replica.
-    pub fn partition_decided(
-        &mut self,
-        now: Now,
-        partition_epoch: i32,
-        replicas: &[BrokerId],
-        in_sync: BTreeSet<BrokerId>,
-    ) -> bool {
+    pub fn partition_decided(&mut self, now: Now, decision: PartitionDecision<'_>) -> bool {
+        let PartitionDecision { partition_epoch, replicas, in_sync, min_insync_replicas } =
+            decision;
         if partition_epoch <= self.partition_epoch {
             return false;
         }
@@ -139,6 +151,7 @@ impl Leader {
             self.followers.entry(*replica).or_insert(Follower { reported: None, behind_since });
         }
         self.in_sync = in_sync;
+        self.min_insync_replicas = min_insync_replicas;
         self.asked_for.clear();
         self.proposal = None;
 

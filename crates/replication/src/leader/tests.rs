@@ -45,7 +45,7 @@ fn uncommitted_records_are_not_deleted() {
 #[should_panic(expected = "a leader is in sync with itself")]
 fn a_leader_never_leaves_its_own_in_sync_set() {
     let in_sync = BTreeSet::from([BrokerId(2)]);
-    Leader::new(start()).partition_decided(Now::default(), 8, &start().replicas, in_sync);
+    Leader::new(start()).partition_decided(Now::default(), decision(8, &in_sync));
 }
 
 #[test]
@@ -62,6 +62,15 @@ fn a_proposal_waits_for_the_answer_to_the_one_before() {
     leader.propose_in_sync(proposal(&[2]));
 }
 
+fn decision(partition_epoch: i32, in_sync: &BTreeSet<BrokerId>) -> PartitionDecision<'static> {
+    PartitionDecision {
+        partition_epoch,
+        replicas: &[BrokerId(1), BrokerId(2)],
+        in_sync: in_sync.clone(),
+        min_insync_replicas: 1,
+    }
+}
+
 fn proposal(followers: &[i32]) -> InSyncProposal {
     let followers = followers.iter().map(|id| (BrokerId(*id), None)).collect();
     InSyncProposal { partition_epoch: 7, followers }
@@ -71,13 +80,23 @@ fn proposal(followers: &[i32]) -> InSyncProposal {
 fn what_an_older_state_of_the_partition_says_changes_nothing() {
     let mut leader = Leader::new(start());
     let alone = BTreeSet::from([BrokerId(1)]);
-    let replicas = start().replicas;
-    assert!(!leader.partition_decided(Now::default(), 7, &replicas, alone.clone()));
+    assert!(!leader.partition_decided(Now::default(), decision(7, &alone)));
     assert_eq!(leader.in_sync().len(), 2);
     leader.propose_in_sync(proposal(&[]));
-    assert!(leader.partition_decided(Now::default(), 9, &replicas, alone.clone()));
+    assert!(leader.partition_decided(Now::default(), decision(9, &alone)));
     assert_eq!((leader.in_sync(), leader.proposal()), (&alone, None));
     assert_eq!(leader.high_watermark(), Offset(20));
+}
+
+/// Broker 2 leaves while the minimum is raised to two: it stays eligible, so nothing may be committed
+/// without it, not even in the step in which the leader learns of both (KIP-966).
+#[test]
+fn who_leaves_while_the_minimum_is_raised_misses_nothing() {
+    let mut leader = Leader::new(start());
+    let alone = BTreeSet::from([BrokerId(1)]);
+    let decision = PartitionDecision { min_insync_replicas: 2, ..decision(8, &alone) };
+    assert!(leader.partition_decided(Now::default(), decision));
+    assert_eq!((leader.in_sync(), leader.high_watermark()), (&alone, Offset(12)));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use towpath_model::{BrokerEpoch, BrokerId, Durability, LeaderEpoch, Now, Offset};
 use towpath_replication::{
-    Acks, AnswerKind, FetchRefusal, Incarnation, Lead, Leader, Producers, Replica, ReplicaAnswer,
-    ReplicaGrant, ReplicaPosition, ReplicaStart, ReplicaStep,
+    Acks, AnswerKind, FetchRefusal, Incarnation, Lead, Leader, PartitionDecision, Producers,
+    Replica, ReplicaAnswer, ReplicaGrant, ReplicaPosition, ReplicaStart, ReplicaStep,
 };
 
 use super::controller::{Alter, State};
@@ -176,8 +176,13 @@ impl Machine {
         let role = process.role.take().expect("a role is there between steps");
         let role = match role {
             Role::Leader(mut leader) if !is_news => {
-                let State { partition_epoch, replicas, in_sync, .. } = &state;
-                leader.partition_decided(context.now, *partition_epoch, replicas, in_sync.clone());
+                let decision = PartitionDecision {
+                    partition_epoch: state.partition_epoch,
+                    replicas: &state.replicas,
+                    in_sync: state.in_sync.clone(),
+                    min_insync_replicas: context.swarm.min_in_sync,
+                };
+                leader.partition_decided(context.now, decision);
                 Role::Leader(leader)
             }
             Role::Leader(leader) => {

@@ -1,14 +1,20 @@
 //! Cuts the end of a log: what a follower holds and its leader does not. Or all of it, where the
 //! leader's log begins later than this one ends.
 //!
-//! Order, so that no crash brings back what was cut or misses it: the generation rises (rounds that
-//! are under way vouch for nothing any more), the checkpoint's durable offset is lowered, the
-//! write-ahead file forgets, and only then the segments are touched.
+//! ```text
+//! announce   the generation rises: rounds that are under way vouch for nothing any more
+//!            the checkpoint's durable offset is lowered, the write-ahead file forgets
+//! cut        the segments
+//! ```
+//!
+//! In this order, so that no crash brings back what was cut or misses it. What is announced needs a few
+//! bytes of the disk. Where it has none left, the log is as it was, and whoever asked asks again: a full
+//! disk is no reason to give a data directory up.
 
 use std::sync::atomic::Ordering;
 
-use towpath_model::Offset;
 use towpath_model::mutant::{self, Mutant};
+use towpath_model::{Offset, TopicPartition};
 
 use crate::checkpoint::Point;
 use crate::disk::{Disk, DiskFile};
@@ -26,7 +32,8 @@ impl<D: Disk> Log<D> {
     /// left and was not durable is dirty again. Damage above `offset` goes with it.
     ///
     /// # Errors
-    /// When the disk fails; then the directory has failed, for the log is neither as before nor cut.
+    /// When the disk is full: the log is as it was, but what was not durable is to be synced again.
+    /// When the disk fails: then the directory has failed, and what would have been left is still read.
     ///
     /// # Panics
     /// When `offset` is below the log start offset.
@@ -37,7 +44,8 @@ impl<D: Disk> Log<D> {
             return Ok(());
         }
         let to = self.boundary_at(offset)?;
-        let result = self.truncate_at(to);
+        self.announce_cut(to)?;
+        let result = self.cut_at(to);
         self.assert_invariants();
         result.inspect_err(|error| self.directory.fail(error))
     }
@@ -46,25 +54,33 @@ impl<D: Disk> Log<D> {
     /// this returns. A crash leaves the log as it was, a prefix of it, or empty at either start.
     ///
     /// # Errors
-    /// When the disk fails; then the directory has failed, for the log is neither as before nor
-    /// empty.
+    /// When the disk is full: the log is as it was. When the disk fails: then the directory has failed,
+    /// for the log is neither as before nor empty.
     ///
     /// # Panics
     /// When `offset` is below the log end offset.
     pub fn begin_at(&mut self, offset: Offset) -> Result<(), LogError> {
         assert!(self.log_end <= offset);
         self.directory.check()?;
-        let result = self.restart_at(offset);
-        self.assert_invariants();
-        result.inspect_err(|error| self.directory.fail(error))
-    }
-
-    fn restart_at(&mut self, offset: Offset) -> Result<(), LogError> {
-        self.ensure_directory()?;
+        self.ensure_directory().inspect_err(|error| self.fail_unless_full(error))?;
         // First nothing is left, then it begins later: segments below a start that they do not
         // reach would be taken for a log that has lost its end.
         let oldest = self.segments.first().map(|oldest| oldest.base_offset);
-        self.truncate_at(Point { offset: self.log_start, segment: oldest, position: 0 })?;
+        let nothing = Point { offset: self.log_start, segment: oldest, position: 0 };
+        let was_empty = self.log_end == self.log_start;
+        self.announce_cut(nothing)?;
+        let result = self.cut_at(nothing).and_then(|()| self.restart_at(offset));
+        self.assert_invariants();
+        result.inspect_err(|error| {
+            // Where something was cut there is room for a checkpoint.
+            if !was_empty || !error.is_disk_full() {
+                self.directory.fail(error);
+            }
+        })
+    }
+
+    fn restart_at(&mut self, offset: Offset) -> Result<(), LogError> {
+        let before = (self.log_start, self.log_end, self.clean, self.horizon);
         self.epochs.clear();
         self.log_start = offset;
         self.log_end = offset;
@@ -72,8 +88,59 @@ impl<D: Disk> Log<D> {
         self.taken = self.durable;
         self.clean = offset;
         self.horizon = None;
-        self.write_checkpoint()?;
+        if let Err(error) = self.write_checkpoint() {
+            (self.log_start, self.log_end, self.clean, self.horizon) = before;
+            self.durable = self.end_point();
+            self.taken = self.durable;
+            return Err(error);
+        }
         self.sync_all()
+    }
+
+    /// Makes certain that neither a start nor a replay brings back what is about to go.
+    ///
+    /// # Errors
+    /// When the disk is full or fails; the log is as it was. In the latter case the directory has
+    /// failed.
+    fn announce_cut(&mut self, to: Point) -> Result<(), LogError> {
+        {
+            // While the write-ahead file is held, so that no round adds a frame after this.
+            let _write_ahead = self.directory.write_ahead();
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+        let before = (self.epochs.clone(), self.damage.clone(), self.clean, self.durable);
+        let announced = self.lower_what_is_durable(to);
+        if announced.is_err() {
+            (self.epochs, self.damage, self.clean, self.durable) = before;
+            // No round that was under way vouches for it.
+            self.take_again();
+        }
+        announced.inspect_err(|error| self.fail_unless_full(error))
+    }
+
+    fn lower_what_is_durable(&mut self, to: Point) -> Result<(), LogError> {
+        self.epochs.retain(|(_, first)| *first < to.offset);
+        if self.damage.clip(self.log_start, to.offset) {
+            self.damage.save(self.disk(), &self.path)?;
+        }
+        self.clean = self.clean.min(to.offset);
+        if to.offset < self.durable.offset {
+            self.durable = to;
+        }
+        // In any case: a round that was under way may have written a later one.
+        if !mutant::is_on(Mutant::CheckpointNotLowered) {
+            self.write_checkpoint()?;
+        }
+        let segment = to.segment.unwrap_or(Offset::ZERO);
+        let mut write_ahead = self.directory.write_ahead();
+        write_ahead.forget(self.partition, segment, to.position, to.offset)
+    }
+
+    /// Whatever is not durable belongs to the next round.
+    fn take_again(&mut self) {
+        self.taken = self.durable;
+        self.taken_indexes.clear();
+        self.new_names.append(&mut self.taken_names);
     }
 
     /// The end of the last batch that lies wholly below `offset`.
@@ -105,31 +172,10 @@ impl<D: Disk> Log<D> {
         Ok(Point { offset: end, segment: Some(segment.base_offset), position })
     }
 
-    fn truncate_at(&mut self, to: Point) -> Result<(), LogError> {
-        {
-            // While the write-ahead file is held, so that no round adds a frame after this.
-            let _write_ahead = self.directory.write_ahead();
-            self.generation.fetch_add(1, Ordering::AcqRel);
-        }
-        self.epochs.retain(|(_, first)| *first < to.offset);
-        if self.damage.clip(self.log_start, to.offset) {
-            self.damage.save(self.disk(), &self.path)?;
-        }
-        self.clean = self.clean.min(to.offset);
-        if to.offset < self.durable.offset {
-            self.durable = to;
-        }
-        // In any case: a round that was under way may have written a later one.
-        if !mutant::is_on(Mutant::CheckpointNotLowered) {
-            self.write_checkpoint()?;
-        }
-        {
-            let partition = self.partition;
-            let segment = to.segment.unwrap_or(Offset::ZERO);
-            let mut write_ahead = self.directory.write_ahead();
-            write_ahead.forget(partition, segment, to.position, to.offset)?;
-            write_ahead.uncover(|(p, base)| *p == partition && segment < *base);
-        }
+    fn cut_at(&mut self, to: Point) -> Result<(), LogError> {
+        let (partition, segment) = (self.partition, to.segment.unwrap_or(Offset::ZERO));
+        let is_gone = |(p, base): &(TopicPartition, Offset)| *p == partition && segment < *base;
+        self.directory.write_ahead().uncover(is_gone);
         // Before the segments, whose names are made certain in the end: a state of other records
         // must not come back.
         self.remove_producers_above(to.offset)?;
@@ -138,14 +184,13 @@ impl<D: Disk> Log<D> {
         if self.durable.offset == to.offset {
             self.durable = self.end_point();
         }
-        self.taken = self.durable;
-        self.taken_indexes.clear();
+        self.take_again();
         self.indexed_to = None;
-        self.new_names.append(&mut self.taken_names);
         self.last_batch = None;
         Ok(())
     }
 
+    /// Nobody reads any more what goes, whatever the disk says to it.
     fn cut_segments(&mut self, to: Point) -> Result<(), LogError> {
         let Some(base) = to.segment else { return Ok(()) };
         let kept = self.segments.partition_point(|segment| segment.base_offset < base);
@@ -158,14 +203,19 @@ impl<D: Disk> Log<D> {
         };
         self.active = None;
         self.unsaved_indexes.retain(|index| index.segment < base);
+        if let Some((summary, file)) = cut.as_ref().zip(cut_file.clone()) {
+            self.open.forget(summary.base_offset);
+            self.sealed_unsynced.retain(|(base, _)| *base != summary.base_offset);
+            self.reopen_as_active(summary, file, to)?;
+        }
         for summary in removed.iter().rev() {
             self.drop_segment(summary.base_offset)?;
         }
         if let Some((summary, file)) = cut.zip(cut_file) {
-            self.open.forget(summary.base_offset);
-            self.sealed_unsynced.retain(|(base, _)| *base != summary.base_offset);
             remove_index_files(self.disk(), &self.path, summary.base_offset)?;
-            self.reopen_as_active(&summary, file, to)?;
+            let path = FileKind::Segment.path(&self.path, summary.base_offset);
+            let truncated = file.truncate(to.position).and_then(|()| file.sync_data());
+            truncated.map_err(LogError::io("cut", &path))?;
         }
         let failed = LogError::io("sync names in", &self.path);
         self.disk().sync_dir(&self.path).map_err(failed)
@@ -196,9 +246,8 @@ impl<D: Disk> Log<D> {
         to: Point,
     ) -> Result<(), LogError> {
         let path = FileKind::Segment.path(&self.path, old.base_offset);
-        let failed = |source| LogError::io("cut", &path)(source);
-        file.truncate(to.position).and_then(|()| file.sync_data()).map_err(failed)?;
-        let (summary, index) = self.summarise(old, &*file, to).map_err(failed)?;
+        let summarised = self.summarise(old, &*file, to);
+        let (summary, index) = summarised.map_err(LogError::io("read", &path))?;
         self.segments.push(summary);
         self.active = Some(Active { file, allocated: to.position, index });
         Ok(())

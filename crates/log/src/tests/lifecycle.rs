@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use towpath_model::{Offset, Timestamp};
-use towpath_records::Compression;
+use towpath_records::{BatchHeader, Compression};
 
 use super::fixture::*;
 use crate::disk::Disk;
@@ -311,4 +311,47 @@ fn a_truncated_log_is_dirty_again_and_old_rounds_vouch_for_nothing() {
     assert_eq!(log.durable_offset(), Offset(2));
     commit(&directory, &mut [&mut log]);
     assert_eq!(log.durable_offset(), Offset(4));
+}
+
+#[test]
+fn a_full_disk_takes_no_cut_and_the_log_is_as_it_was() {
+    let (disk, directory, mut log) = filled(&[1, 2, 3]);
+    append(&mut log, 1, 20);
+    let all = contents(&log, Offset(0));
+    let old = log.take_dirty().into_iter().collect();
+    disk.set_room(Some(0));
+    assert!(log.truncate_to(Offset(2)).unwrap_err().is_disk_full());
+    assert!(!directory.is_failed());
+    assert_eq!(contents(&log, Offset(0)), all);
+    for committed in directory.commit(old) {
+        log.committed(&committed);
+    }
+    assert!(log.durable_offset() < log.log_end_offset(), "the round was begun before");
+    disk.set_room(None);
+    commit(&directory, &mut [&mut log]);
+    assert_eq!(log.durable_offset(), log.log_end_offset());
+    log.truncate_to(Offset(2)).unwrap();
+    assert_eq!(log.log_end_offset(), Offset(2));
+}
+
+#[test]
+fn what_a_cut_leaves_is_read_wherever_the_cut_has_failed() {
+    let left = |log: &TestLog| -> Vec<BatchHeader> {
+        log.batches(Offset(0), Offset(4)).map(|read| read.unwrap().0).collect()
+    };
+    for calls in 1.. {
+        let (disk, directory, mut log) = filled(&[1, 2, 3]);
+        for bytes in [20, 20, 1500] {
+            append(&mut log, 1, bytes);
+        }
+        commit(&directory, &mut [&mut log]);
+        let before = left(&log);
+        disk.stop_after(calls);
+        if log.truncate_to(Offset(4)).is_ok() {
+            assert!(5 < calls, "a cut takes more than {calls} calls");
+            break;
+        }
+        assert!(directory.is_failed());
+        assert_eq!(left(&log), before, "failed at call {calls}");
+    }
 }

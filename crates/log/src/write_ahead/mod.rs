@@ -193,6 +193,9 @@ impl<D: Disk> WriteAhead<D> {
 
     /// Makes certain that no replay brings back what lies at or behind the place; durable when
     /// this returns.
+    ///
+    /// # Errors
+    /// When the disk is full: nothing is forgotten then. When it fails: then that is not known.
     pub(crate) fn forget(
         &mut self,
         partition: TopicPartition,
@@ -206,8 +209,12 @@ impl<D: Disk> WriteAhead<D> {
         }
         let kind = FrameKind::Forget;
         let frame = Frame { kind, partition, segment, position, offset, next_offset: offset };
-        self.add(frame, 0, |_| Ok(()))?;
-        self.sync()
+        let forgotten = self.add(frame, 0, |_| Ok(())).and_then(|()| self.sync());
+        if forgotten.as_ref().is_err_and(LogError::is_disk_full) {
+            // Nothing is to be forgotten yet, and later it may be something else.
+            self.give_up_unwritten();
+        }
+        forgotten
     }
 
     /// Makes certain that no replay writes into the segments `[from, to)` what lay there until now;
@@ -348,9 +355,10 @@ impl<D: Disk> WriteAhead<D> {
         } else {
             current.written
         };
+        // The frames last: when there is no room, the last of them is not whole, and counts for nothing.
         let write = |file: &D::File| {
-            file.write_at(&[IoSlice::new(&self.buffer)], current.end)?;
-            write_zeros(file, end.max(current.written)..grown)
+            write_zeros(file, end.max(current.written)..grown)?;
+            file.write_at(&[IoSlice::new(&self.buffer)], current.end)
         };
         write(&current.file).map_err(LogError::io("write", &current.path))?;
         current.end = end;

@@ -146,7 +146,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let directory = &self.volume(round.volume).directory;
         let mut has_entries = false;
         if let Some(quorum) = &mut round.quorum {
-            self.save_vote(directory, quorum);
+            self.save_vote(quorum);
             let entries = quorum.take_dirty();
             has_entries = entries.is_some();
             dirty.extend(entries);

@@ -139,7 +139,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 Ok(()) => true,
                 Err(error) if error.is_disk_full() => false,
                 Err(error) => {
-                    self.quorum_failed(slot, &error.to_string(), orders);
+                    self.quorum_disk_failed(slot, &error, orders);
                     return;
                 }
             };
@@ -150,7 +150,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return;
         }
         if is_written && let Err(error) = slot.log.truncate_to(super::log::offset_of(index)) {
-            self.quorum_failed(slot, &error.to_string(), orders);
+            // The core does not know of this entry and would take it for another one, also when the disk
+            // is merely full: only a start tells them apart.
+            self.quorum_disk_failed(slot, &error, orders);
             return;
         }
         let host = slot.controller.as_mut().expect("a controller has decided");

@@ -29,12 +29,13 @@ use std::time::Duration;
 use towpath_broker::peer::PeerMessage;
 use towpath_broker::{Host, Outcome};
 use towpath_log::disk::Disk;
-use towpath_log::{Log, QuorumFiles};
+use towpath_log::{Log, LogError, QuorumFiles};
 use towpath_metadata::raft::{self, Consensus, LogIndex, MemberId, Term};
 use towpath_metadata::{Image, Metadata, Record, Reply};
 use towpath_model::{BrokerId, Now, Offset, Time, Token};
 
 use crate::driver::Driver;
+use crate::volume::VolumeIndex;
 use crate::world::{Clock, Delivery, Net};
 
 use controller::Asked;
@@ -68,7 +69,7 @@ pub(crate) struct QuorumSlot<D: Disk> {
     pub(crate) log: Log<D>,
     /// Readys in order that are in the log and not yet durable.
     unpersisted: VecDeque<Unpersisted>,
-    /// Readys in order whose entries the disk has no room for.
+    /// Readys in order whose snapshot or entries the disk has no room for.
     unwritten: VecDeque<raft::Ready>,
     /// Here as long as this broker is the controller.
     controller: Option<Host<Metadata>>,
@@ -88,8 +89,10 @@ pub(crate) struct QuorumSlot<D: Disk> {
     pub(crate) failed: bool,
     /// When the core's clock ticks next; it starts with the first call.
     next_tick: Option<Time>,
-    /// Entries and bytes since the snapshot.
+    /// Bytes of entries since the snapshot.
     since_snapshot: u64,
+    /// A snapshot is taken once there are so many.
+    snapshot_every_bytes: u64,
 }
 
 /// What becomes of a ready once it is durable.
@@ -204,24 +207,32 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         for message in ready.messages.drain(..) {
             slot.send(message, orders);
         }
-        let committed = std::mem::take(&mut ready.committed);
-        if let Some(snapshot) = ready.snapshot.take() {
-            self.install(slot, &snapshot, orders);
+        if let Some(snapshot) = ready.snapshot.take()
+            && let Err(error) = self.install(slot, &snapshot, orders)
+        {
+            if !error.is_disk_full() {
+                return self.quorum_disk_failed(slot, &error, orders);
+            }
+            // Nothing behind it counts before it does.
+            ready.snapshot = Some(snapshot);
+            return slot.unwritten.push_front(ready);
         }
+        let committed = std::mem::take(&mut ready.committed);
         match self.write_entries(slot, now, &ready) {
             Ok(()) => self.written(slot, ready, orders),
-            Err(error) if error.is_disk_full() => slot.unwritten.push_back(ready),
-            Err(error) => self.quorum_failed(slot, &error.to_string(), orders),
+            Err(error) if error.is_disk_full() => slot.unwritten.push_front(ready),
+            Err(error) => self.quorum_disk_failed(slot, &error, orders),
         }
         slot.apply(committed, orders);
     }
 
+    /// Tries again what the disk had no room for.
     fn write_unwritten(&self, slot: &mut QuorumSlot<D>, now: Now, orders: &mut Vec<Order>) {
-        while let Some(ready) = slot.unwritten.pop_front() {
-            match self.write_entries(slot, now, &ready) {
-                Ok(()) => self.written(slot, ready, orders),
-                Err(error) if error.is_disk_full() => return slot.unwritten.push_front(ready),
-                Err(error) => return self.quorum_failed(slot, &error.to_string(), orders),
+        for ready in std::mem::take(&mut slot.unwritten) {
+            if slot.unwritten.is_empty() && !slot.failed {
+                self.take_in(slot, now, ready, orders);
+            } else {
+                slot.unwritten.push_back(ready);
             }
         }
     }
@@ -234,8 +245,20 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if is_durable && slot.unpersisted.len() == 1 && !slot.awaits_sync {
             slot.persisted(number, orders);
         } else if !std::mem::replace(&mut slot.awaits_sync, true) {
-            self.clock.sync_wanted(crate::volume::VolumeIndex::FIRST);
+            self.clock.sync_wanted(VolumeIndex::FIRST);
         }
+    }
+
+    /// The disk fails under the quorum's log or snapshot. The directory has failed with it, so that
+    /// whoever watches this broker sees it and starts it anew.
+    fn quorum_disk_failed(
+        &self,
+        slot: &mut QuorumSlot<D>,
+        error: &LogError,
+        orders: &mut Vec<Order>,
+    ) {
+        self.volume(VolumeIndex::FIRST).directory.fail(error);
+        self.quorum_failed(slot, &error.to_string(), orders);
     }
 
     /// The quorum's log or vote cannot be written: what this broker would say may be forgotten.

@@ -136,6 +136,7 @@ impl<D: Disk> Opened<D> {
             failed: false,
             next_tick: None,
             since_snapshot: 0,
+            snapshot_every_bytes: snapshot::EVERY_BYTES,
         };
         let quorum = Quorum { me, slot: Mutex::new(slot), files: Mutex::new(files) };
         Ok(Opened { quorum, image, newest, removed })

@@ -2,7 +2,7 @@
 //! the messages that rest on both.
 
 use towpath_log::disk::Disk;
-use towpath_log::{Committed, DataDirectory, Dirty};
+use towpath_log::{Committed, Dirty};
 use towpath_metadata::raft::Vote;
 
 use crate::driver::Driver;
@@ -44,11 +44,18 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     /// Saves the vote. Without it nothing else of the round may count.
-    pub(crate) fn save_vote(&self, directory: &DataDirectory<D>, round: &mut QuorumRound<D>) {
+    pub(crate) fn save_vote(&self, round: &mut QuorumRound<D>) {
         let Some(vote) = round.vote else { return };
+        let volume = self.volume(VolumeIndex::FIRST);
         let mut files = self.quorum.files.lock().expect("no panic holds the quorum's files");
-        if let Err(error) = files.save_vote(&vote.encode()) {
-            directory.fail(&error);
+        let saved = match files.save_vote(&vote.encode()) {
+            Err(error) if error.is_disk_full() && self.release_reserve(volume) => {
+                files.save_vote(&vote.encode())
+            }
+            saved => saved,
+        };
+        if let Err(error) = saved {
+            volume.directory.fail(&error);
             round.failure = Some(error.to_string());
         }
     }

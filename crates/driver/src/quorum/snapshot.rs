@@ -5,6 +5,7 @@
 //! file: u64 index, u64 term, u32 length, membership, records of the image as of that index
 //! ```
 
+use towpath_log::LogError;
 use towpath_log::disk::Disk;
 use towpath_metadata::Image;
 use towpath_metadata::raft::{LogIndex, Membership, Snapshot, Term};
@@ -15,7 +16,7 @@ use crate::driver::Driver;
 use crate::world::{Clock, Net};
 
 /// The log is this long before a snapshot takes its place.
-const SNAPSHOT_EVERY_BYTES: u64 = 16 * 1024 * 1024;
+pub(super) const EVERY_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The payload of the snapshot's file.
 pub(super) fn encode(snapshot: &Snapshot) -> Vec<u8> {
@@ -53,13 +54,22 @@ fn data_of(image: &Image) -> Vec<u8> {
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// How long the metadata log of this process gets before a snapshot takes its place, in bytes of
+    /// entries. For simulations, whose logs are short; no operator has a reason to choose.
+    pub fn snapshot_metadata_every(&self, bytes: u64) {
+        self.quorum.lock().snapshot_every_bytes = bytes;
+    }
+
     /// Takes over a snapshot of the leader: what this member has is too old to go on from.
+    ///
+    /// # Errors
+    /// When the disk refuses. One that is full may be asked again.
     pub(super) fn install(
         &self,
         slot: &mut QuorumSlot<D>,
         snapshot: &Snapshot,
         orders: &mut Vec<Order>,
-    ) {
+    ) -> Result<(), LogError> {
         let image = match command::decode(&snapshot.data) {
             Ok(records) => {
                 let mut image = self.empty_image();
@@ -68,21 +78,20 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             Err(error) => {
                 let reason = format!("a snapshot of the metadata cannot be read: {error}");
-                return self.quorum_failed(slot, &reason, orders);
+                self.quorum_failed(slot, &reason, orders);
+                return Ok(());
             }
         };
         let saved = {
             let files = self.quorum.files.lock().expect("no panic holds the quorum's files");
             files.save_snapshot(&encode(snapshot))
         };
-        let begun = saved.and_then(|()| log::begin_anew(&mut slot.log, snapshot.index.next()));
-        if let Err(error) = begun {
-            return self.quorum_failed(slot, &error.to_string(), orders);
-        }
+        saved.and_then(|()| log::begin_anew(&mut slot.log, snapshot.index.next()))?;
         slot.applied = snapshot.index;
         slot.applied_term = snapshot.term;
         slot.since_snapshot = 0;
         orders.push(Order::Restored(Box::new(image)));
+        Ok(())
     }
 
     /// Saves a snapshot, when the log has become long, and lets go of what it has. Waits for the disk,
@@ -91,7 +100,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let snapshot = {
             let _publishing = self.publishing.lock().expect("no panic holds the turn");
             let slot = self.quorum.lock();
-            if slot.since_snapshot < SNAPSHOT_EVERY_BYTES || slot.failed {
+            if slot.since_snapshot < slot.snapshot_every_bytes || slot.failed {
                 return;
             }
             Snapshot {
@@ -106,6 +115,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             files.save_snapshot(&encode(&snapshot))
         };
         if let Err(error) = saved {
+            if !error.is_disk_full() {
+                self.quorum_step(|slot, _, orders| self.quorum_disk_failed(slot, &error, orders));
+                return;
+            }
             tracing::warn!(%error, "no snapshot of the metadata could be saved; its log goes on");
             self.quorum.lock().since_snapshot = 0;
             return;
@@ -120,7 +133,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             match slot.log.begin_start_move(log::offset_of(index.next()), None) {
                 Ok(moved) => moved,
                 Err(error) => {
-                    self.quorum_failed(slot, &error.to_string(), orders);
+                    self.quorum_disk_failed(slot, &error, orders);
                     None
                 }
             }
@@ -129,8 +142,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let saved = moved.save();
         let removal = self.quorum_step(|slot, _, orders| match saved {
             Ok(()) => Some(slot.log.finish_start_move(moved)),
+            // The entries stay until the next snapshot.
+            Err(error) if error.is_disk_full() => None,
             Err(error) => {
-                self.quorum_failed(slot, &error.to_string(), orders);
+                self.quorum_disk_failed(slot, &error, orders);
                 None
             }
         });

@@ -5,14 +5,16 @@
 //! told apart from every other: it may happen at any later time, or never.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use towpath_broker::OFFSETS_TOPIC;
 use towpath_driver::Delivery;
+use towpath_metadata::raft::Term;
 use towpath_metadata::{
     ConfigChange, ConfigOperation, ElectionKind, Image, MorePartitions, NewTopic, PartitionState,
-    Reassignment, Reply, Request, Resource, ResourceKind, TopicRef,
+    Reassignment, Refusal, Reply, Request, Resource, ResourceKind, TopicRef,
 };
-use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition};
+use towpath_model::{BrokerId, PartitionIndex, Time, TopicId, TopicName, TopicPartition};
 
 use super::node::random_id;
 use super::truth::Truth;
@@ -23,6 +25,8 @@ use crate::rng::Rng;
 /// Most topics at a time, and most partitions of one.
 const TOPICS_MAX: usize = 3;
 const PARTITIONS_MAX: i32 = 3;
+/// How long a question may be on its way that nobody waits for any more, while all connections are well.
+const STRAY_MAX: Duration = Duration::from_millis(700);
 
 /// How far something has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,8 +70,11 @@ enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     facts: BTreeMap<TopicId, Fact>,
-    changes: BTreeMap<u64, Change>,
+    /// What was asked and has no answer, and the newest term of the quorum then.
+    changes: BTreeMap<u64, (Change, Term)>,
     asked: u64,
+    /// When something was asked last.
+    asked_at: Time,
 }
 
 impl Catalog {
@@ -100,15 +107,16 @@ impl Catalog {
         (!all.is_empty()).then(|| all[rng.index(all.len())])
     }
 
-    fn ask(&mut self, change: Change) -> u64 {
+    fn ask(&mut self, now: Time, term: Term, change: Change) -> u64 {
         self.asked += 1;
-        self.changes.insert(self.asked, change);
+        self.asked_at = now;
+        self.changes.insert(self.asked, (change, term));
         self.asked
     }
 
     /// There will be no answer: it may happen or not.
     pub(super) fn gives_up(&mut self, change: u64) {
-        let Some(change) = self.changes.remove(&change) else { return };
+        let Some((change, _)) = self.changes.remove(&change) else { return };
         let fact = change.topic().and_then(|id| self.facts.get_mut(&id));
         if let Some(fact) = fact {
             fact.is_busy = false;
@@ -122,16 +130,23 @@ impl Catalog {
         change: u64,
         delivery: &Delivery,
         image: &Image,
+        newest_term: Term,
     ) -> Result<(), Violation> {
         let Delivery::Metadata(reply) = delivery else { return Ok(()) };
-        let Some(change) = self.changes.get(&change).cloned() else { return Ok(()) };
+        let Some((change, asked_in)) = self.changes.get(&change).cloned() else { return Ok(()) };
         let refusal = refusal_of(reply);
         let Some(fact) = change.topic().and_then(|id| self.facts.get_mut(&id)) else {
             return Ok(());
         };
-        if refusal.is_some() {
-            // Too few brokers, a change without an answer that has come first, or a controller that has
-            // been replaced and does not know it: a refusal rests on what whoever gives it knows.
+        if let Some(refusal) = refusal {
+            // A controller that has been replaced and does not know it refuses by what it knows.
+            let is_explained = asked_in < newest_term || change.may_be_refused(&refusal);
+            ensure!(
+                is_explained,
+                "INV-M1",
+                "{change:?} of {} is refused by the only controller since: {refusal}",
+                fact.name
+            );
             return Ok(());
         }
         let shown = change.topic().and_then(|id| image.topic_by_id(id));
@@ -221,6 +236,13 @@ impl Catalog {
 }
 
 impl Change {
+    /// Whether a controller that knows everything may refuse this so. Topics are created and deleted once;
+    /// they grow and are configured, with what is valid, by somebody who knows that they are there. Only
+    /// brokers may be missing: some are fenced, stop, or are drained.
+    fn may_be_refused(&self, refusal: &Refusal) -> bool {
+        matches!((self, refusal), (Change::Any, _) | (_, Refusal::TooFewBrokers { .. }))
+    }
+
     fn topic(&self) -> Option<TopicId> {
         match self {
             Change::Create(id)
@@ -233,8 +255,17 @@ impl Change {
 }
 
 impl World {
+    /// Whether whatever the administrator has asked for has happened or never will: nobody waits, and
+    /// what was given up was asked so long ago that it is not on its way any more.
+    pub(super) fn is_administration_over(&self) -> bool {
+        self.catalog.changes.is_empty() && self.catalog.asked_at + STRAY_MAX <= self.now
+    }
+
     /// The administrator does one thing.
     pub(super) fn administer(&mut self) -> Result<(), Violation> {
+        if !self.blank.is_empty() {
+            return Ok(());
+        }
         let live = self.catalog.live();
         if live.len() < TOPICS_MAX && (live.is_empty() || self.rng.percent(15)) {
             return self.create_topic(false);
@@ -359,7 +390,7 @@ impl World {
         if let Some(fact) = change.topic().and_then(|id| self.catalog.facts.get_mut(&id)) {
             fact.is_busy = true;
         }
-        let change = self.catalog.ask(change);
+        let change = self.catalog.ask(self.now, self.truth.newest_term, change);
         self.ask(of, Waiting::Admin { change }, request)
     }
 
@@ -384,7 +415,7 @@ impl World {
             (Reply::DrainedBroker(_), _) => "admin: broker drained",
             _ => "admin: topic configured",
         });
-        let Some(change) = self.catalog.changes.remove(&change) else { return Ok(()) };
+        let Some((change, _)) = self.catalog.changes.remove(&change) else { return Ok(()) };
         if let Some(fact) = change.topic().and_then(|id| self.catalog.facts.get_mut(&id)) {
             fact.is_busy = false;
         }
@@ -392,24 +423,16 @@ impl World {
     }
 }
 
-fn refusal_of(reply: &Reply) -> Option<String> {
+fn refusal_of(reply: &Reply) -> Option<Refusal> {
     match reply {
-        Reply::CreatedTopics(all) => {
-            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
-        }
-        Reply::DeletedTopics(all) => {
-            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
-        }
-        Reply::CreatedPartitions(all) => {
-            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
-        }
-        Reply::AlteredConfigs(all) => {
-            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
-        }
+        Reply::CreatedTopics(all) => all.iter().find_map(|(_, r)| r.as_ref().err().cloned()),
+        Reply::DeletedTopics(all) => all.iter().find_map(|(_, r)| r.as_ref().err().cloned()),
+        Reply::CreatedPartitions(all) => all.iter().find_map(|(_, r)| r.as_ref().err().cloned()),
+        Reply::AlteredConfigs(all) => all.iter().find_map(|(_, r)| r.as_ref().err().cloned()),
         Reply::AlteredReassignments(all) | Reply::ElectedLeaders(all) => {
-            all.iter().find_map(|(_, r)| Some(r.as_ref().err()?.to_string()))
+            all.iter().find_map(|(_, r)| r.as_ref().err().cloned())
         }
-        Reply::DrainedBroker(result) => result.as_ref().err().map(ToString::to_string),
+        Reply::DrainedBroker(result) => result.as_ref().err().cloned(),
         _ => None,
     }
 }

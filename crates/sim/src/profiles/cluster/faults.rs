@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use towpath_model::BrokerId;
+use towpath_model::{BrokerId, TopicPartition};
 
 use super::network::between;
 use super::node::Pace;
@@ -43,7 +43,8 @@ const fn ms(ms: u64) -> Duration {
 
 impl World {
     /// Something goes wrong. Not while a replaced disk has not come back into the cluster: what only it
-    /// was to hold is lost for good, and whoever else goes then may have been needed.
+    /// was to hold is lost for good, and whoever else goes then may have been needed. For the same reason
+    /// nobody moves replicas meanwhile, which may leave that disk's alone.
     pub(super) fn misfortune(&mut self) -> Result<(), Violation> {
         if !self.blank.is_empty() {
             return Ok(());
@@ -239,6 +240,8 @@ impl World {
     /// A stop that was asked for ends the process, once nobody would miss it or patience ends.
     pub(super) fn close(&mut self, id: BrokerId) -> Result<(), Violation> {
         self.finish_round(id)?;
+        // What the last round commits is looked at while the partitions are open.
+        self.sync_now(id)?;
         let closed = self.call(id, |driver| driver.close_cleanly().is_ok())?;
         if closed == Some(true) {
             self.events.note("cluster: broker stopped orderly");
@@ -270,6 +273,9 @@ impl World {
 
     /// Whether all others are there and well, and hold everything that this one holds.
     fn can_do_without(&self, id: BrokerId) -> bool {
+        if !self.is_administration_over() {
+            return false;
+        }
         let well = |other: &BrokerId| {
             let node = &self.nodes[other];
             node.is_awake(self.now) && !node.has_sync_failed() && !self.blank.contains(other)
@@ -303,7 +309,17 @@ impl World {
             let Some(state) = self.truth.newest(partition) else { return false };
             let has_replica = state.replicas.contains(&id);
             let others = state.in_sync.iter().filter(|other| **other != id).count();
-            !has_replica || 0 < others
+            let stays = !state.is_reassigning() && !self.has_proposed(id, partition);
+            !has_replica || (0 < others && stays)
         })
+    }
+
+    /// Whether a leader waits for an answer about who is in sync: it may be left alone.
+    fn has_proposed(&self, id: BrokerId, partition: TopicPartition) -> bool {
+        let Some(process) = &self.nodes[&id].process else { return false };
+        let has_proposed = process.driver.with_replica(partition, |replica, _| {
+            replica.leader().is_some_and(|leader| leader.proposal().is_some())
+        });
+        has_proposed == Some(true)
     }
 }

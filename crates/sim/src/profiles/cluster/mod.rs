@@ -71,6 +71,7 @@ impl Profile for Cluster {
             "cluster: in-sync set grew",
             "cluster: in-sync set shrank",
             "cluster: log cut to where it agrees",
+            "cluster: metadata snapshot arrived",
             "cluster: old leader fenced",
             "cluster: partition without a leader",
             "cluster: promises found on a disk without power",

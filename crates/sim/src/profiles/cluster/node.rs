@@ -168,6 +168,7 @@ impl Node {
         now: Time,
         statics: &Overrides,
         limits: WriteAheadLimits,
+        snapshot_bytes: u64,
     ) -> Result<(), OpenError> {
         self.catch_up(now);
         self.starts += 1;
@@ -199,6 +200,7 @@ impl Node {
             clock.clone(),
             outbox.clone(),
         )?;
+        driver.snapshot_metadata_every(snapshot_bytes);
         self.process = Some(Process {
             driver,
             outbox,

@@ -269,15 +269,9 @@ impl World {
         let Some(state) = self.truth.newest(partition).cloned() else { return Ok(()) };
         let is_same = before.is_some_and(|before| before.partition_epoch == view.partition_epoch);
         if is_same && view.partition_epoch == state.partition_epoch {
-            // A leader goes by the number that it knows of. One that was raised meanwhile comes to it
-            // before any change of the in-sync set that rests on it.
             let min = self.catalog.min_in_sync(partition.topic, &state);
-            let known = self.nodes[&id].process.as_ref().and_then(|process| {
-                let image = process.driver.image();
-                let topic = image.topic_by_id(partition.topic)?;
-                Some(image.min_in_sync(topic, &state))
-            });
-            let min = min.map(|min| known.map_or(min, |known| known.min(min)));
+            let min =
+                min.map(|min| self.min_known_to(id, partition, &state).unwrap_or(min).min(min));
             ensure!(
                 min.is_none_or(|min| min <= state.in_sync.len()),
                 "INV-R9",
@@ -304,6 +298,23 @@ impl World {
             self.look_at_disk(member, partition, &state)?;
         }
         Ok(())
+    }
+
+    /// The fewest that must be in sync as a broker knows it that lacks metadata: a number that was raised
+    /// since comes to it before any change of the in-sync set that rests on it.
+    fn min_known_to(
+        &self,
+        id: BrokerId,
+        partition: TopicPartition,
+        state: &PartitionState,
+    ) -> Option<usize> {
+        let process = self.nodes[&id].process.as_ref()?;
+        if process.applied == Some(self.truth.applied) {
+            return None;
+        }
+        let image = process.driver.image();
+        let topic = image.topic_by_id(partition.topic)?;
+        Some(image.min_in_sync(topic, state))
     }
 
     /// Cuts the power of a copy of a member's machine: what is committed is truly on its disk.
@@ -395,7 +406,8 @@ impl World {
                 let driver = std::sync::Arc::clone(
                     &self.nodes[&id].process.as_ref().expect("it has just said so").driver,
                 );
-                self.catalog.answer_leaves(change, delivery, &driver.image())
+                let term = self.truth.newest_term;
+                self.catalog.answer_leaves(change, delivery, &driver.image(), term)
             }
             Some(Waiting::Offset { partition }) => {
                 let partition = *partition;

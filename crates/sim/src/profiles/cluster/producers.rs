@@ -31,6 +31,8 @@ pub(super) struct Producer {
     pub(super) is_asking_for_id: bool,
     asked_at: Time,
     target: Option<TopicPartition>,
+    /// Something of it was acknowledged by all there, so whoever leads knows it.
+    is_known: bool,
     acks: Acks,
     /// Batches without an answer, in order.
     window: VecDeque<Pending>,
@@ -82,6 +84,7 @@ impl Producer {
             is_asking_for_id: false,
             asked_at: Time(0),
             target: None,
+            is_known: false,
             acks: if at % 4 == 1 { Acks::Leader } else { Acks::All },
             window: VecDeque::new(),
             drawn: 0,
@@ -122,6 +125,7 @@ impl World {
             self.disconnect_producer(at);
             let producer = &mut self.producers[at];
             producer.target = target;
+            producer.is_known = false;
             producer.window.clear();
             return Ok(());
         }
@@ -339,6 +343,10 @@ impl World {
         match failure {
             ProduceFailure::NotLeader => {
                 self.events.note("producer: not the leader");
+                // It may lead when the next one arrives, which it takes for the first of a producer that
+                // it does not know.
+                let producer = &mut self.producers[at];
+                producer.window[index].is_refused |= !producer.is_known;
             }
             ProduceFailure::Refused(ProduceRefusal::NotEnoughReplicas { .. }) => {
                 self.events.note("producer: not enough replicas");
@@ -367,8 +375,13 @@ impl World {
                 // Behind one without an answer, or that was refused: it is sent again after that one.
                 if index == 0 {
                     let may_have_lost = frame.was_refused || frame.acks != Acks::All;
+                    // Who has been replaced and does not know it lacks what came since.
+                    let is_replaced = self.is_replaced(to, target);
+                    if is_replaced {
+                        self.events.note("producer: sequence refused by a former leader");
+                    }
                     ensure!(
-                        may_have_lost || self.has_overtaken(at),
+                        may_have_lost || is_replaced || self.has_overtaken(at),
                         "INV-P5",
                         "{target}: {failure}, and nothing was lost"
                     );
@@ -385,6 +398,13 @@ impl World {
         }
         self.disconnect_producer(at);
         Ok(())
+    }
+
+    /// Whether somebody else leads by now, whether or not this broker knows it.
+    fn is_replaced(&self, id: BrokerId, target: TopicPartition) -> bool {
+        let leads = self.views.get(&(id, target)).and_then(|view| view.leads);
+        let newest = self.truth.newest(target).map(|state| state.leader_epoch);
+        leads < newest
     }
 
     /// Whether something behind the first batch may have been taken for the first one: a producer that
@@ -452,6 +472,7 @@ impl World {
         let history = self.histories.entry(frame.target).or_default();
         if frame.acks == Acks::All {
             history.answered(&frame.header, Answer::Acknowledged(frame.base))?;
+            self.producers[at].is_known = true;
             self.events.note("producer: acknowledged by all");
         } else {
             // Only the leader vouches for it.

@@ -60,6 +60,8 @@ pub(super) struct Swarm {
     /// Leaders are moved back to the first replica so often.
     pub(super) rebalance_seconds: u64,
     pub(super) lag_ms: u64,
+    /// Bytes of metadata between two snapshots.
+    pub(super) snapshot_bytes: u64,
 }
 
 impl Swarm {
@@ -98,6 +100,7 @@ impl Swarm {
             loses_answers: rng.weighted(&[(1, 0), (2, 3), (1, 15)]),
             rebalance_seconds: rng.weighted(&[(1, 1), (1, 300)]),
             lag_ms: rng.weighted(&[(1, 300), (2, 2_000)]),
+            snapshot_bytes: rng.weighted(&[(2, 16 << 20), (1, 4_000), (1, 500)]),
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Truth {
     epochs: BTreeMap<BrokerId, i64>,
     /// Who leads the quorum in which term.
     terms: BTreeMap<Term, MemberId>,
+    /// The newest term of the quorum that any member has shown.
+    pub(super) newest_term: Term,
 }
 
 impl Truth {

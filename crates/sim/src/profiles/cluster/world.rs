@@ -342,12 +342,13 @@ impl World {
     fn start(&mut self, id: BrokerId, starts: u64) -> Result<(), Violation> {
         let now = self.now;
         let (statics, limits) = (self.statics.clone(), self.swarm.limits);
+        let snapshot_bytes = self.swarm.snapshot_bytes;
         let node = self.nodes.get_mut(&id).expect("brokers do not go away");
         if node.is_up() || node.starts != starts {
             return Ok(());
         }
         self.trace.event("start", &[id.0 as u64, starts + 1]);
-        let result = node.start(now, &statics, limits);
+        let result = node.start(now, &statics, limits, snapshot_bytes);
         let has_stopped = node.disk.has_crashed();
         let starts = node.starts;
         if has_stopped {
@@ -444,6 +445,7 @@ impl World {
             ensure!(is_excused, "INV-F1", "broker {id} serves nothing: {error}");
             return self.kill(id, false);
         }
+        self.truth.newest_term = self.truth.newest_term.max(status.term);
         if status.role == Role::Leader && self.truth.leads_quorum(status.term, status.me)? {
             self.events.note("cluster: controller changed");
         }
@@ -567,6 +569,16 @@ impl World {
             self.sync_step(id)?;
         }
         Ok(())
+    }
+
+    /// One more round, if there is work for it.
+    pub(super) fn sync_now(&mut self, id: BrokerId) -> Result<(), Violation> {
+        let Some(process) = &mut self.node(id).process else { return Ok(()) };
+        if process.driver.has_unsynced() {
+            process.round = Rounds::Due;
+            self.sync_step(id)?;
+        }
+        self.finish_round(id)
     }
 
     /// An answer reaches whoever waits for it.

@@ -255,7 +255,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             let removal = slot.log.finish_start_move(moved);
             // A relaxed log has been synced up to there.
-            if !slot.failed {
+            if !self.has_failed(cell, slot) {
                 slot.partition.synced(now, slot.log.durable_offset(), out);
             }
             let start = slot.log.log_start_offset();

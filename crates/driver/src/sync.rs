@@ -13,7 +13,7 @@ use towpath_log::{Committed, Dirty};
 use towpath_model::TopicPartition;
 use towpath_model::mutant::{self, Mutant};
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Slot};
 use crate::driver::Driver;
 use crate::quorum::QuorumRound;
 use crate::replicas::{Positions, collect};
@@ -199,7 +199,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         positions: &Mutex<Positions>,
     ) {
         self.step(cell, |slot, now, out| {
-            if !slot.closed && !slot.failed {
+            if !slot.closed && !self.has_failed(cell, slot) {
                 if let Some(committed) = committed {
                     slot.log.committed(committed);
                 }
@@ -229,6 +229,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             let reason = volume.directory.failure().unwrap_or_default();
             self.quorum_step(|slot, _, orders| self.quorum_failed(slot, reason, orders));
         }
+    }
+
+    /// Whether the partition takes no writes any more, whether or not it was told already. What its log
+    /// says of itself then is of no use to anybody: a cut may have failed in its middle.
+    pub(crate) fn has_failed(&self, cell: &Cell<D>, slot: &Slot<D>) -> bool {
+        slot.failed || self.volume(cell.volume).directory.is_failed()
     }
 
     /// The partition takes no writes any more; who waits for it is told why. A state cannot be asked

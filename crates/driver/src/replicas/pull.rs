@@ -107,8 +107,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
         };
         took.unwrap_or_else(|error: LogError| {
-            // A round that was under way may be void.
-            self.want_sync(cell, slot);
+            if error.is_disk_full() {
+                // A round that was under way may be void.
+                self.want_sync(cell, slot);
+            }
             if slot.retry_at.is_none_or(|at| at <= now.time) {
                 tracing::error!(topic = %cell.topic, partition = %cell.id.partition, %error,
                     "records of the leader cannot be written");

@@ -238,22 +238,33 @@ impl World {
             was_refused,
             base,
         };
-        self.schedule(arrival, Event::Batch(Box::new(frame)));
+        self.frames.entry((producer, connection)).or_default().push_back(frame);
+        self.schedule(arrival, Event::Batch(producer, connection));
         Ok(())
     }
 
-    /// A batch arrives at a broker.
-    pub(super) fn batch_arrives(&mut self, mut frame: Frame) -> Result<(), Violation> {
+    /// The next batch of a connection arrives at a broker.
+    pub(super) fn batch_arrives(&mut self, at: usize, connection: u64) -> Result<(), Violation> {
+        let Some(frames) = self.frames.get_mut(&(at, connection)) else { return Ok(()) };
+        let Some(to) = frames.front().map(|frame| frame.to) else { return Ok(()) };
+        if let Some(until) = self.nodes[&to].paused_until.filter(|until| self.now < *until) {
+            self.schedule(until, Event::Batch(at, connection));
+            return Ok(());
+        }
+        let frame = frames.pop_front().expect("just looked at");
+        if frames.is_empty() {
+            self.frames.remove(&(at, connection));
+        }
+        self.batch_is_read(frame)
+    }
+
+    fn batch_is_read(&mut self, mut frame: Frame) -> Result<(), Violation> {
         let (at, to) = (frame.producer, frame.to);
         let is_current = self.producers[at].awaits(frame.connection, frame.token);
         if !self.nodes[&to].is_up() {
             if is_current {
                 self.disconnect_producer(at);
             }
-            return Ok(());
-        }
-        if let Some(until) = self.nodes[&to].paused_until.filter(|until| self.now < *until) {
-            self.schedule(until, Event::Batch(Box::new(frame)));
             return Ok(());
         }
         self.trace.event("batch", &[to.0 as u64, frame.token.0, u64::from(is_current)]);

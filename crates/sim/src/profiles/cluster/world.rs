@@ -8,7 +8,7 @@
 //! One thing happens at a time, and time jumps to the next. A call during which the machine stops has
 //! said nothing to anybody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +51,8 @@ pub(super) enum Event {
     Cut(Way, u64),
     LosePatience(Way, u64),
     Mend(Mend),
-    Batch(Box<Frame>),
+    /// The next batch of a producer's connection.
+    Batch(usize, u64),
     Heard(BrokerId, Token, Box<Delivery>),
     Client,
     Misfortune,
@@ -92,6 +93,8 @@ pub(super) struct World {
     pub(super) views: BTreeMap<(BrokerId, TopicPartition), View>,
     pub(super) catalog: Catalog,
     pub(super) producers: Vec<Producer>,
+    /// Batches on their way, by producer and connection, in the order in which they were sent.
+    pub(super) frames: BTreeMap<(usize, u64), VecDeque<Frame>>,
     pub(super) consumers: Vec<Consumer>,
     pub(super) committer: Committer,
     /// By broker and token; what is not here any more was given up.
@@ -166,6 +169,7 @@ impl World {
             views: BTreeMap::new(),
             catalog: Catalog::default(),
             producers,
+            frames: BTreeMap::new(),
             consumers: vec![Consumer::default(), Consumer::default()],
             committer: Committer::default(),
             waits: BTreeMap::new(),
@@ -247,7 +251,7 @@ impl World {
                 self.mend(mend);
                 Ok(())
             }
-            Event::Batch(frame) => self.batch_arrives(*frame),
+            Event::Batch(producer, connection) => self.batch_arrives(producer, connection),
             Event::Heard(from, token, delivery) => self.hear(from, token, *delivery),
             Event::Client => self.client(),
             Event::Misfortune if self.is_healing => Ok(()),

@@ -21,7 +21,7 @@ use crate::driver::{Driver, Settings};
 use crate::locate::{Found, Located, open_others};
 use crate::quorum::{Opened, Station};
 use crate::recover::{Held, RecoverError, follow, lead, state_of_topic};
-use crate::replicas::{Feeds, InSyncChanges, Throttle, min_in_sync};
+use crate::replicas::{Feeds, InSyncChanges, Throttle, min_in_sync, resume_after_loss};
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
@@ -389,7 +389,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Arc<Cell<D>>, RecoverError> {
         let place = place_of(id, &topic.name);
         let directory = &self.volume(volume).directory;
-        let (log, recovery) = directory.open_log(place, log_config(config, id))?;
+        let (mut log, recovery) = directory.open_log(place, log_config(config, id))?;
         report(&recovery, &topic.name);
         if !log.damaged().is_empty() {
             self.suspect(id);
@@ -400,6 +400,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let min_in_sync = min_in_sync(image, topic, partition);
         let held = Held { id, me, partition, config, min_in_sync, producers_max };
         let partition = if partition.leader == Some(me) {
+            resume_after_loss(&mut log, image.resumes_at(id))?;
             let state = state_of_topic(&topic.name, &broker_config, &log)?;
             lead(&held, state, &log, self.clock.now())?
         } else {

@@ -4,6 +4,7 @@
 //! operation; `routes.rs` lists them. The surprise: what is not served here is not an error page
 //! but JSON with a stable code (`api_error.rs`), down to requests that never became one.
 
+mod accept_loss;
 mod answer;
 mod api_error;
 mod app;
@@ -29,6 +30,7 @@ mod list_groups;
 mod list_losses;
 mod list_moves;
 mod list_nodes;
+mod list_replicas;
 mod list_sizes;
 mod list_topics;
 mod listener;

@@ -15,11 +15,11 @@ use crate::api_error::{ApiError, Code};
 use crate::app::App;
 use crate::limits::{HEADER_BYTES_MAX, HEADERS_MAX};
 use crate::{
-    append_batch, balance, commit_offsets, committed_offsets, create_topic, delete_topic,
-    drain_node, find_offsets, forward, front_page, group_lag, health, list_groups, list_losses,
-    list_moves, list_nodes, list_sizes, list_topics, measure_lag, metrics, node_self, openapi,
-    publish_messages, read_messages, remove_node, restart_node, show_cluster, show_node,
-    show_producer, show_topic,
+    accept_loss, append_batch, balance, commit_offsets, committed_offsets, create_topic,
+    delete_topic, drain_node, find_offsets, forward, front_page, group_lag, health, list_groups,
+    list_losses, list_moves, list_nodes, list_replicas, list_sizes, list_topics, measure_lag,
+    metrics, node_self, openapi, publish_messages, read_messages, remove_node, restart_node,
+    show_cluster, show_node, show_producer, show_topic,
 };
 
 /// One operation.
@@ -38,6 +38,8 @@ fn route(method: &'static str, path: &'static str, action: MethodRouter<App>) ->
 /// Every operation.
 pub(crate) fn routes() -> Vec<Route> {
     const MESSAGES: &str = "/topics/{topic}/messages";
+    const REPLICAS: &str = "/topics/{topic}/partitions/{partition}/replicas";
+    const LOSS: &str = "/topics/{topic}/partitions/{partition}/accept-loss";
     const MOVE: &str = "/cluster/moves/{topic}/{partition}";
     const READ: &str = "/topics/{topic}/partitions/{partition}/messages";
     const BATCHES: &str = "/topics/{topic}/partitions/{partition}/batches";
@@ -54,6 +56,9 @@ pub(crate) fn routes() -> Vec<Route> {
         route("post", BATCHES, post(append_batch::handle)),
         route("get", PRODUCER, get(show_producer::handle)),
         route("get", "/topics/{topic}/offsets", get(find_offsets::handle)),
+        route("get", REPLICAS, get(list_replicas::handle)),
+        route("get", LOSS, get(accept_loss::propose)),
+        route("post", LOSS, post(accept_loss::accept)),
         route("get", "/groups", get(list_groups::handle)),
         route("get", "/groups/{group}/lag", get(group_lag::handle)),
         route("post", "/lag", post(measure_lag::handle)),
@@ -66,6 +71,7 @@ pub(crate) fn routes() -> Vec<Route> {
         route("get", "/cluster/balance", get(balance::plan)),
         route("post", "/cluster/balance", post(balance::carry_out)),
         route("get", "/cluster/sizes", get(list_sizes::handle)),
+        route("get", "/cluster/losses", get(accept_loss::list)),
         route("get", "/nodes", get(list_nodes::handle)),
         route("get", "/nodes/{node}", get(show_node::handle)),
         route("delete", "/nodes/{node}", delete(remove_node::handle)),

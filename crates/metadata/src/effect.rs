@@ -49,6 +49,7 @@ pub fn effect(record: &Record) -> Effect {
         Record::FormatLevel(_)
         | Record::BrokerEpoch(_)
         | Record::Retired { .. }
+        | Record::AcceptedLoss(_)
         | Record::Soft(_)
         | Record::ProducerIdBlock { .. }
         | Record::ProducerIdTaken(_) => Effect::None,

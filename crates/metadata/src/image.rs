@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use towpath_model::properties::{BrokerConfig, TopicConfig};
 use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition, Uuid};
 
+use crate::accept_loss::AcceptedLosses;
 use crate::broker::Broker;
 use crate::elect::Electorate;
 use crate::place::{Load, Placeable};
@@ -40,6 +41,8 @@ pub struct Image {
     reassigning: BTreeSet<TopicPartition>,
     /// The largest epoch of a broker that is not registered any more.
     pub(crate) past_broker_epoch: i64,
+    /// What operators have given up. Outlives topics: it is there to be looked up.
+    pub(crate) accepted_losses: AcceptedLosses,
     cluster_id: Option<String>,
     /// Data directories of brokers that were removed.
     retired: BTreeSet<(BrokerId, Uuid)>,
@@ -75,6 +78,7 @@ impl Image {
             loads: BTreeMap::new(),
             reassigning: BTreeSet::new(),
             past_broker_epoch: 0,
+            accepted_losses: AcceptedLosses::new(),
             cluster_id: None,
             retired: BTreeSet::new(),
             broker_overrides: BTreeMap::new(),
@@ -120,6 +124,9 @@ impl Image {
             }
             Record::Retired { broker, directory } => {
                 self.retired.insert((*broker, *directory));
+            }
+            Record::AcceptedLoss(loss) => {
+                self.accepted_losses.insert((loss.partition, loss.leader_epoch), loss.clone());
             }
             Record::BrokerEpoch(epoch) => {
                 self.past_broker_epoch = self.past_broker_epoch.max(*epoch);

@@ -11,6 +11,7 @@
 //! It knows nothing of logs, leaders' positions or connections. The surprise: candidates for random
 //! things (topic ids) come in with the request, because deciding twice must give the same records.
 
+mod accept_loss;
 mod alter_configs;
 mod alter_partitions;
 mod balance;
@@ -43,6 +44,7 @@ mod topic;
 mod upkeep;
 mod wire;
 
+pub use accept_loss::{AcceptedLoss, LossAcceptance};
 pub use balance::{BalancePlan, PlannedLeader, PlannedMove};
 pub use broker::{Address, Broker, Role};
 pub use cluster::{

@@ -120,6 +120,7 @@ impl StateMachine for Metadata {
                 image.alter_reassignments(reassignments, factor_may_change)
             }
             Request::ElectLeaders { kind, partitions } => image.elect_leaders(kind, partitions),
+            Request::AcceptLoss(asked) => image.accept_loss(now, asked),
             Request::UnregisterBroker(broker) => self.unregister_broker(broker),
             Request::DrainBroker { broker, drained } => self.drain_broker(broker, drained),
             Request::RemoveBroker(broker) => self.remove_broker(broker),

@@ -18,6 +18,8 @@
 //!  6                                    end of the last block of producer ids i64
 //! 11                                    cluster id text
 //! 12                                    last broker epoch of those that were unregistered i64
+//! 15 topic id [16] partition u32        topic text, leader i32, lost from i64, resumed at i64, when (ms since
+//!    leader epoch i32                   1970) i64, by text: a loss that an operator accepted
 //! ```
 //!
 //! Reserved: keys 7 users, 8 access rules, 9 quotas, 10 queues; 4 32 configuration of groups. A flag
@@ -30,10 +32,11 @@ mod bytes;
 use std::collections::BTreeMap;
 
 use towpath_model::{
-    BrokerId, FoldError, FoldRecord, KeyValue, LeaderEpoch, PartitionIndex, ProducerId, TopicId,
-    TopicName, TopicPartition, Uuid,
+    BrokerId, FoldError, FoldRecord, KeyValue, LeaderEpoch, Offset, PartitionIndex, ProducerId,
+    Timestamp, TopicId, TopicName, TopicPartition, Uuid,
 };
 
+use crate::accept_loss::AcceptedLoss;
 use crate::broker::{Address, Broker, Role};
 use crate::session::Soft;
 use crate::topic::PartitionState;
@@ -105,6 +108,8 @@ pub enum Record {
         /// Which one.
         directory: Uuid,
     },
+    /// An operator has given up records of a partition. Stays, whatever becomes of the topic.
+    AcceptedLoss(AcceptedLoss),
     /// Broker epochs up to this one have been given out.
     BrokerEpoch(i64),
     /// The cluster has a name; the first one stays.
@@ -131,6 +136,7 @@ const PRODUCER_IDS: u8 = 6;
 const CLUSTER_ID: u8 = 11;
 const BROKER_EPOCH: u8 = 12;
 const RETIRED: u8 = 14;
+const ACCEPTED_LOSS: u8 = 15;
 
 const CONFIG_OF_TOPIC: u8 = 2;
 const CONFIG_OF_BROKER: u8 = 4;
@@ -170,6 +176,7 @@ impl FoldRecord for Record {
             PRODUCER_IDS => Record::ProducerIdBlock { end: versioned(value)?.whole(Reader::i64)? },
             CLUSTER_ID => Record::ClusterId(versioned(value)?.whole(Reader::text)?),
             RETIRED => retired(&mut key, value)?,
+            ACCEPTED_LOSS => accepted_loss(&mut key, value)?,
             BROKER_EPOCH => Record::BrokerEpoch(versioned(value)?.whole(Reader::i64)?),
             _ => return Ok(None),
         };
@@ -196,6 +203,10 @@ impl Record {
                 key.u8(BROKER).i32(id.0)
             }
             Record::BrokerEpoch(_) => key.u8(BROKER_EPOCH),
+            Record::AcceptedLoss(AcceptedLoss { partition, leader_epoch, .. }) => {
+                let TopicPartition { topic, partition } = *partition;
+                key.u8(ACCEPTED_LOSS).uuid(topic).i32(partition.0).i32(leader_epoch.0)
+            }
             Record::Retired { broker, directory } => key.u8(RETIRED).i32(broker.0).uuid(*directory),
             Record::ClusterId(_) => key.u8(CLUSTER_ID),
             Record::ProducerIdBlock { .. } | Record::ProducerIdTaken(_) => key.u8(PRODUCER_IDS),
@@ -221,6 +232,13 @@ impl Record {
             Record::Broker(broker) => write_broker(&mut value, broker),
             Record::BrokerEpoch(epoch) => value.i64(*epoch),
             Record::Retired { .. } => &mut value,
+            Record::AcceptedLoss(loss) => value
+                .text(loss.topic.as_str())
+                .i32(loss.leader.0)
+                .i64(loss.lost_from.0)
+                .i64(loss.resume_at.0)
+                .i64(loss.at.0)
+                .text(&loss.by),
             Record::ClusterId(id) => value.text(id),
             Record::ProducerIdBlock { end } => value.i64(*end),
             Record::TopicRemoved { .. }
@@ -285,6 +303,25 @@ fn retired(key: &mut Reader<'_>, value: Option<&[u8]>) -> Result<Record, FoldErr
     versioned(value)?.whole(|_| Ok(()))?;
     let (broker, directory) = key.whole(|key| Ok((BrokerId(key.i32()?), key.uuid()?)))?;
     Ok(Record::Retired { broker, directory })
+}
+
+fn accepted_loss(key: &mut Reader<'_>, value: Option<&[u8]>) -> Result<Record, FoldError> {
+    let (partition, leader_epoch) =
+        key.whole(|key| Ok((topic_partition(key)?, LeaderEpoch(key.i32()?))))?;
+    let loss = versioned(value)?.whole(|reader| {
+        let topic = TopicName::new(&reader.text()?);
+        Ok(AcceptedLoss {
+            partition,
+            topic: topic.map_err(|refusal| FoldError(refusal.to_string()))?,
+            leader_epoch,
+            leader: BrokerId(reader.i32()?),
+            lost_from: Offset(reader.i64()?),
+            resume_at: Offset(reader.i64()?),
+            at: Timestamp(reader.i64()?),
+            by: reader.text()?,
+        })
+    })?;
+    Ok(Record::AcceptedLoss(loss))
 }
 
 fn topic(id: TopicId, value: Option<&[u8]>) -> Result<Record, FoldError> {

@@ -405,6 +405,18 @@ pub enum Refusal {
          start it with an empty one."
     )]
     BrokerRetired(BrokerId),
+    /// Somebody leads the partition: there is nothing to accept.
+    #[error("broker {leader} leads the partition: no loss has to be accepted")]
+    NothingLost {
+        /// Who.
+        leader: BrokerId,
+    },
+    /// A replica that holds everything that is committed may come back.
+    #[error("broker {0} holds a replica with everything that is committed, and may come back")]
+    MayReturn(BrokerId),
+    /// What is to be accepted makes no sense.
+    #[error("the loss does not say by whom it is accepted, or its offsets contradict each other")]
+    InvalidLoss,
 }
 
 impl Refusal {
@@ -449,8 +461,8 @@ impl Refusal {
             R::UnknownLeaderEpoch { .. } => K::UnknownLeaderEpoch,
             R::StaleBrokerEpoch { .. } => K::StaleBrokerEpoch,
             R::PreferredLeaderNotAvailable => K::PreferredLeaderNotAvailable,
-            R::EligibleLeadersNotAvailable => K::EligibleLeadersNotAvailable,
-            R::ElectionNotNeeded => K::ElectionNotNeeded,
+            R::MayReturn(_) | R::EligibleLeadersNotAvailable => K::EligibleLeadersNotAvailable,
+            R::NothingLost { .. } | R::ElectionNotNeeded => K::ElectionNotNeeded,
             R::NoReassignment => K::NoReassignmentInProgress,
             R::InvalidUpdateVersion { .. } => K::InvalidUpdateVersion,
             R::DuplicateBroker(_) => K::DuplicateBrokerRegistration,
@@ -484,6 +496,7 @@ impl Refusal {
             | R::BrokerThere(_)
             | R::BrokerRetired(_)
             | R::UnknownDirectory(_)
+            | R::InvalidLoss
             | R::InvalidClusterId => K::InvalidRequest,
         }
     }

@@ -5,6 +5,7 @@ use towpath_model::{
     BrokerId, PartitionIndex, ProducerId, TopicId, TopicName, TopicPartition, Uuid,
 };
 
+use crate::accept_loss::{AcceptedLoss, LossAcceptance};
 use crate::cluster::{
     AlterPartitions, AlteredPartitions, Beat, ElectionKind, Heartbeat, NamedPartition,
     PartitionOutcomes, Reassignment, Registration,
@@ -105,6 +106,8 @@ pub enum Request {
     },
     /// A broker that holds nothing leaves for good.
     RemoveBroker(BrokerId),
+    /// An operator accepts that records of a partition are lost.
+    AcceptLoss(LossAcceptance),
 }
 
 /// The answer to a [`Request`] of the same name, entries in the order of the request; where it
@@ -148,6 +151,8 @@ pub enum Reply {
     DoubtedReplicas(Result<DoubtedReplicas, Refusal>),
     /// To [`Request::RemoveBroker`].
     RemovedBroker(Result<(), Refusal>),
+    /// To [`Request::AcceptLoss`].
+    AcceptedLoss(Result<AcceptedLoss, Refusal>),
 }
 
 /// Property names and values as a client wrote them, unchecked.

@@ -13,6 +13,7 @@ impl Image {
         let ids = Some(self.producer_id_block_end).filter(|end| 0 < *end);
         let retired =
             self.retired().map(|(broker, directory)| Record::Retired { broker, directory });
+        let losses = self.accepted_losses().cloned().map(Record::AcceptedLoss);
         let brokers = self.brokers().map(|broker| Record::Broker(broker.clone()));
         let configs = self.broker_overrides.iter().map(|(broker, overrides)| Record::Config {
             resource: ConfiguredResource::Broker(*broker),
@@ -40,6 +41,7 @@ impl Image {
             .chain(epoch.map(Record::BrokerEpoch))
             .chain(ids.map(|end| Record::ProducerIdBlock { end }))
             .chain(retired)
+            .chain(losses)
             .chain(brokers)
             .chain(configs)
             .chain(topics)

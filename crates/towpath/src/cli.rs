@@ -85,13 +85,13 @@ pub(crate) enum Command {
     Tail(tail::TailArgs),
     /// Show the state of the cluster on one screen
     Status(status::StatusArgs),
-    /// Topics: ls, show, create, set, rm, partitions, trim
+    /// Topics: ls, show, create, set, rm, partitions, trim, accept-loss
     #[command(subcommand, alias = "topics")]
     Topic(topic::TopicCommand),
     /// Consumer groups: ls, show, lag, seek, rm
     #[command(subcommand, alias = "groups")]
     Group(group::GroupCommand),
-    /// The cluster as a whole: show, moves, balance, restart
+    /// The cluster as a whole: show, moves, balance, restart, losses
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
     /// Nodes of the cluster: ls, show, drain, undrain, rm

@@ -170,6 +170,41 @@ impl BalancePlan {
     }
 }
 
+/// What accepting a loss would mean.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct LossProposal {
+    pub(crate) node: i32,
+    pub(crate) lost_from: i64,
+    pub(crate) may_return: Vec<i32>,
+}
+
+/// A loss that is to be accepted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LossOrder<'o> {
+    pub(crate) by: &'o str,
+    pub(crate) next_offset: Option<i64>,
+    pub(crate) even_if_returning: bool,
+}
+
+/// A loss that was accepted.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct AcceptedLoss {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) node: i32,
+    pub(crate) leader_epoch: i32,
+    pub(crate) lost_from: i64,
+    pub(crate) resume_at: i64,
+    /// Milliseconds since 1970.
+    pub(crate) at: i64,
+    pub(crate) by: String,
+}
+
+#[derive(Deserialize)]
+struct AcceptedLosses {
+    losses: Vec<AcceptedLoss>,
+}
+
 #[derive(Deserialize)]
 struct RestartOrdered {}
 
@@ -192,6 +227,32 @@ impl BrokerApi {
     /// Moves it.
     pub(crate) async fn balance(&self) -> Outcome<BalancePlan> {
         self.call("POST", "/cluster/balance").await
+    }
+
+    /// What accepting a partition's loss would mean.
+    pub(crate) async fn propose_loss(&self, topic: &str, partition: i32) -> Outcome<LossProposal> {
+        self.call("GET", &loss_path(topic, partition)).await
+    }
+
+    /// Accepts it.
+    pub(crate) async fn accept_loss(
+        &self,
+        topic: &str,
+        partition: i32,
+        order: &LossOrder<'_>,
+    ) -> Outcome<AcceptedLoss> {
+        let mut path = loss_path(topic, partition);
+        path += &format!("?by={}&even_if_returning={}", encoded(order.by), order.even_if_returning);
+        if let Some(next) = order.next_offset {
+            path += &format!("&next_offset={next}");
+        }
+        self.call("POST", &path).await
+    }
+
+    /// What operators have given up, newest first.
+    pub(crate) async fn accepted_losses(&self) -> Outcome<Vec<AcceptedLoss>> {
+        let told = self.call("GET", "/cluster/losses").await;
+        told.map(|AcceptedLosses { losses }| losses)
     }
 
     /// Orders a node to start anew.
@@ -229,4 +290,8 @@ impl BrokerApi {
     pub(crate) async fn node(&self, node: i32) -> Outcome<Node> {
         self.call("GET", &format!("/nodes/{node}")).await
     }
+}
+
+fn loss_path(topic: &str, partition: i32) -> String {
+    format!("/topics/{}/partitions/{partition}/accept-loss", encoded(topic))
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use towpath_log::disk::Disk;
+use towpath_log::{Log, LogError};
 use towpath_metadata::{Image, PartitionState, Topic};
 use towpath_model::properties::BrokerConfig;
-use towpath_model::{BrokerId, Now, TopicName, TopicPartition};
-use towpath_replication::{Lead, PartitionDecision};
+use towpath_model::{BrokerId, Now, Offset, TopicName, TopicPartition};
+use towpath_replication::{Lead, PartitionDecision, Producers};
 
 use super::pull::Positions;
 use crate::cell::{Cell, Slot};
@@ -24,6 +25,8 @@ struct Wanted {
     topic: TopicName,
     state: PartitionState,
     broker: BrokerConfig,
+    /// Where an empty log begins that leads: records before it were lost, and an operator knows.
+    resumes_at: Option<Offset>,
     /// How many must be in sync; the controller reckons with the same number.
     min_in_sync: u32,
 }
@@ -36,6 +39,7 @@ impl Wanted {
         Some(Wanted {
             topic: topic.name.clone(),
             min_in_sync: min_in_sync(image, topic, &state),
+            resumes_at: image.resumes_at(id),
             state,
             broker: image.broker_config(),
         })
@@ -65,6 +69,19 @@ impl Wanted {
 /// How many replicas must be in sync for a record to count as committed.
 pub(crate) fn min_in_sync(image: &Image, topic: &Topic, state: &PartitionState) -> u32 {
     u32::try_from(image.min_in_sync(topic, state)).unwrap_or(u32::MAX)
+}
+
+/// Lets an empty log that is to lead begin where records go on after a loss, so that no offset is given
+/// out twice. Says where, if it had to.
+pub(crate) fn resume_after_loss<D: Disk>(
+    log: &mut Log<D>,
+    resumes_at: Option<Offset>,
+) -> Result<Option<Offset>, LogError> {
+    let (start, end) = (log.log_start_offset(), log.log_end_offset());
+    match resumes_at.filter(|resumes_at| start == end && end < *resumes_at) {
+        Some(resumes_at) => log.begin_at(resumes_at).map(|()| Some(resumes_at)),
+        None => Ok(None),
+    }
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
@@ -99,6 +116,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             if slot.failed || slot.partition.leader_epoch() > wanted.state.leader_epoch {
                 return Ok(false);
+            }
+            let producers_max = wanted.broker.producers_per_partition_max;
+            let resumes_at = wanted.resumes_at.filter(|_| slot.partition.replica().is_some());
+            if let Some(resumed_at) = resume_after_loss(&mut slot.log, resumes_at)? {
+                slot.partition.started_at(resumed_at, Producers::new(producers_max));
             }
             let state = state_of_topic(&wanted.topic, &wanted.broker, &slot.log)?;
             slot.armed.clear();

@@ -12,6 +12,7 @@ mod elections;
 mod growing;
 mod invariants;
 mod liveness;
+mod losing;
 mod operating;
 mod reassigning;
 mod records;

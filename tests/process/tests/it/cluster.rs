@@ -18,7 +18,7 @@ pub(crate) struct Place {
     pub(crate) id: i32,
     pub(crate) addresses: Addresses,
     pub(crate) peer: SocketAddr,
-    data: PathBuf,
+    pub(crate) data: PathBuf,
 }
 
 pub(crate) struct Cluster {

@@ -190,3 +190,77 @@ fn nodes_start_anew_under_load_and_no_record_is_lost_or_out_of_order() {
         assert_eq!(broker.pid(), pid, "whoever supervises the process sees no end");
     }
 }
+
+/// Publishes so many messages to partition 0, asking broker 1; the offset of the last.
+fn publish_some(cluster: &Cluster, topic: &str, count: usize) -> i64 {
+    let path = format!("/topics/{topic}/messages");
+    let mut last = -1;
+    for _ in 0..count {
+        last = eventually(WHOLE_PATIENCE, || {
+            let message = json!({ "value": "v", "partition": 0 });
+            let answer = http::post(cluster.places[0].addresses.http, &path, &message).ok()?;
+            answer.success().ok()?["offset"].as_i64()
+        });
+    }
+    last
+}
+
+fn wait_until_led(cluster: &Cluster, topic: &str, is_led: bool) {
+    eventually(WHOLE_PATIENCE, || {
+        let shown = cluster.try_run("topic", &["show", topic, "-o", "json"]);
+        let shown: Value = serde_json::from_str(&shown.stdout).ok()?;
+        (shown["partitions"][0]["leader"].is_i64() == is_led).then_some(())
+    });
+}
+
+#[test]
+fn the_loss_of_a_partition_is_accepted_by_name_and_stays_on_record() {
+    let cluster = Cluster::of(3);
+    let mut brokers = cluster.first_three();
+    cluster.create_on("pair", &[vec![2, 3]]);
+    cluster.create_on("single", &[vec![2]]);
+    cluster.run("topic", &["set", "pair", "min.insync.replicas=1"]);
+    let shared = publish_some(&cluster, "pair", 5);
+    publish_some(&cluster, "single", 7);
+    cluster.wait_until_whole(3);
+
+    // Broker 3 falls behind; broker 2, which alone holds everything, goes away.
+    brokers.pop().unwrap().kill().unwrap();
+    let known = publish_some(&cluster, "pair", 3);
+    assert_eq!((shared, known), (4, 7));
+    brokers.pop().unwrap().kill().unwrap();
+    brokers.push(cluster.member(3).begin().unwrap().ready(WHOLE_PATIENCE).unwrap());
+    wait_until_led(&cluster, "pair", false);
+
+    let accept = ["accept-loss", "pair:0", "--by", "ada", "--yes", "-o", "json"];
+    let refused = cluster.try_run("topic", &accept);
+    assert_eq!(refused.status.code(), Some(1), "{refused:#?}");
+    assert!(refused.stderr.contains("broker 2 holds a replica"), "{refused:#?}");
+    assert!(refused.stderr.contains("--even-if-returning"), "{refused:#?}");
+    let insisted = [&accept[..], &["--even-if-returning"]].concat();
+    let accepted = json(&cluster.run("topic", &insisted));
+    let loss = &accepted["accepted"][0];
+    assert_eq!((&loss["node"], &loss["lost_from"]), (&json!(3), &json!(5)), "{accepted}");
+    wait_until_led(&cluster, "pair", true);
+    assert_eq!(publish_some(&cluster, "pair", 1), 5, "new records follow what is left");
+
+    // Broker 2 comes back with an empty disk: of `single` nothing is left anywhere.
+    std::fs::remove_dir_all(&cluster.places[1].data).unwrap();
+    brokers.push(cluster.member(2).begin().unwrap().ready(WHOLE_PATIENCE).unwrap());
+    wait_until_led(&cluster, "single", false);
+    let accept = ["accept-loss", "single:0", "--by", "ada", "--yes", "-o", "json"];
+    let refused = cluster.try_run("topic", &accept);
+    assert_eq!(refused.status.code(), Some(1), "{refused:#?}");
+    assert!(refused.stderr.contains("--next-offset"), "{refused:#?}");
+    cluster.run("topic", &[&accept[..], &["--next-offset", "1000"]].concat());
+    wait_until_led(&cluster, "single", true);
+    assert_eq!(publish_some(&cluster, "single", 1), 1000, "no offset is given out twice");
+
+    let told = cluster.operate(&["losses"]);
+    let told = told["losses"].as_array().unwrap();
+    let named: Vec<&Value> = told.iter().map(|loss| &loss["topic"]).collect();
+    assert_eq!(named, ["single", "pair"], "{told:?}");
+    assert!(told.iter().all(|loss| loss["by"] == "ada"), "{told:?}");
+    cluster.wait_until_whole(3);
+    brokers.into_iter().for_each(stop);
+}

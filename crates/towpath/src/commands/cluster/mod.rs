@@ -1,11 +1,15 @@
 //! `towpath cluster`: one file per verb.
 
 mod balance;
+mod losses;
 mod moves;
 mod restart;
 mod show;
 
 use clap::Subcommand;
+
+pub(super) use losses::losses_table;
+pub(super) use moves::parse_partition;
 
 use crate::failure::Outcome;
 use crate::session::Session;
@@ -20,6 +24,8 @@ pub(crate) enum ClusterCommand {
     Moves(moves::MovesArgs),
     /// Let nodes lead and hold about as much as each other; --plan shows what would move
     Balance(balance::BalanceArgs),
+    /// What operators have given up (topic accept-loss), newest first
+    Losses(losses::LossesArgs),
     /// Start one node after the other anew, none before everything is in sync again
     Restart(restart::RestartArgs),
 }
@@ -29,6 +35,7 @@ pub(crate) async fn run(session: &Session, command: ClusterCommand) -> Outcome {
         ClusterCommand::Show(args) => show::run(session, &args).await,
         ClusterCommand::Moves(args) => moves::run(session, &args).await,
         ClusterCommand::Balance(args) => balance::run(session, &args).await,
+        ClusterCommand::Losses(args) => losses::run(session, &args).await,
         ClusterCommand::Restart(args) => restart::run(session, &args).await,
     }
 }

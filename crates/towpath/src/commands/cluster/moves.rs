@@ -74,7 +74,7 @@ fn table(moves: &[Move]) -> Table {
 }
 
 /// `TOPIC:PARTITION`, as a person types it.
-pub(super) fn parse_partition(text: &str) -> Result<(String, i32), String> {
+pub(crate) fn parse_partition(text: &str) -> Result<(String, i32), String> {
     let parsed = text.rsplit_once(':').and_then(|(topic, partition)| {
         let partition: i32 = partition.parse().ok().filter(|partition| 0 <= *partition)?;
         (!topic.is_empty()).then(|| (topic.to_owned(), partition))

@@ -1,5 +1,6 @@
 //! `towpath topic`: one file per verb.
 
+mod accept_loss;
 mod create;
 mod ls;
 mod partitions;
@@ -36,6 +37,8 @@ pub(crate) enum TopicCommand {
     Partitions(partitions::PartitionsCommand),
     /// Delete the records before a place
     Trim(trim::TrimArgs),
+    /// Give up the records of a partition that are on no replica which can come back
+    AcceptLoss(accept_loss::AcceptLossArgs),
 }
 
 pub(crate) async fn run(session: &Session, command: TopicCommand) -> Outcome {
@@ -47,5 +50,6 @@ pub(crate) async fn run(session: &Session, command: TopicCommand) -> Outcome {
         TopicCommand::Rm(args) => rm::run(session, &args).await,
         TopicCommand::Partitions(command) => partitions::run(session, command).await,
         TopicCommand::Trim(args) => trim::run(session, &args).await,
+        TopicCommand::AcceptLoss(args) => accept_loss::run(session, &args).await,
     }
 }

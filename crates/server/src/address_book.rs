@@ -7,7 +7,7 @@
 //! The metadata comes last: when all brokers of a cluster move at once, it names the addresses that they
 //! have left, until they have found each other. A peer that has proved who it is knows best.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +49,12 @@ impl AddressBook {
         loop {
             let known = self.known(&node.driver().image(), &neighbours.addresses());
             addresses.replace(known);
+            for broker in gone(&node.driver().image()) {
+                // As long as it is there, it is told that it was removed.
+                if !node.is_connected(broker) {
+                    addresses.remove(broker);
+                }
+            }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
                 _ = stop.changed() => return,
@@ -74,6 +80,12 @@ impl AddressBook {
         }
         known
     }
+}
+
+/// Brokers that were removed: nobody has to look for them any more.
+fn gone(image: &Image) -> BTreeSet<BrokerId> {
+    let removed = image.retired().map(|(broker, _)| broker);
+    removed.filter(|broker| image.broker(*broker).is_none()).collect()
 }
 
 #[cfg(test)]
@@ -117,5 +129,14 @@ mod tests {
         let known = book.known(&image, &said);
         let expected = [(1, 31), (2, 12), (3, 23), (4, 34)];
         assert_eq!(known, expected.map(|(id, port)| (BrokerId(id), at(port))).into());
+    }
+
+    #[test]
+    fn who_was_removed_is_gone_until_it_comes_back_with_another_disk() {
+        let mut image = image(&[(2, 22), (3, 23)]);
+        for broker in [BrokerId(3), BrokerId(4)] {
+            image.apply(&Record::Retired { broker, directory: Uuid::ZERO });
+        }
+        assert_eq!(gone(&image), [BrokerId(4)].into());
     }
 }

@@ -30,7 +30,7 @@ use crate::health;
 use crate::kafka::FetchSessions;
 use crate::limits::{Ledger, Limits};
 use crate::metrics::{Metrics, SyncTimes};
-use crate::peer::{PeerAddress, PeerMetrics};
+use crate::peer::{Class, PeerAddress, PeerMetrics};
 use crate::plain_memory::{PlainMemory, PlainTurn};
 use crate::progress::Progress;
 use crate::restart_order::RestartOrder;
@@ -325,6 +325,11 @@ impl Node {
             Ok(Some(Delivery::Quorum(report))) => Some(report),
             _ => None,
         }
+    }
+
+    /// Whether messages reach another broker, as far as is known.
+    pub(crate) fn is_connected(&self, broker: BrokerId) -> bool {
+        self.waiters.peers().is_some_and(|peers| peers.is_connected(broker, Class::Control))
     }
 
     /// Somebody says where a broker listens for others.

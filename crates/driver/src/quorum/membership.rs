@@ -329,3 +329,74 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use towpath_metadata::raft::{LogIndex, MemberProgress, Membership, Term};
+    use towpath_model::Uuid;
+
+    use super::*;
+
+    fn member(broker: i32, disk: u8) -> MemberId {
+        MemberId::new(BrokerId(broker), Uuid([disk; 16]))
+    }
+
+    fn members(of: &[MemberId]) -> BTreeSet<MemberId> {
+        of.iter().copied().collect()
+    }
+
+    /// As the first of the voters sees it, which leads; it hears these.
+    fn status(voters: &[MemberId], learners: &[MemberId], heard: &[MemberId]) -> Status {
+        let progress = |id: &MemberId| MemberProgress {
+            matched: LogIndex(10),
+            is_recently_active: heard.contains(id),
+            is_receiving_snapshot: false,
+        };
+        let all = voters.iter().chain(learners);
+        Status {
+            me: voters[0],
+            role: Role::Leader,
+            term: Term(1),
+            leader: Some(voters[0]),
+            commit: LogIndex(10),
+            applied: LogIndex(10),
+            last_index: LogIndex(10),
+            snapshot_index: LogIndex(0),
+            membership: Membership {
+                voters: members(voters),
+                learners: members(learners),
+                ..Membership::default()
+            },
+            is_membership_durable: true,
+            transferring_to: None,
+            progress: all.map(|id| (*id, progress(id))).collect(),
+        }
+    }
+
+    #[test]
+    fn a_voter_keeps_its_place_until_somebody_is_ready_for_it() {
+        let [one, two, three, four] = [1, 2, 3, 4].map(|broker| member(broker, 1));
+        let leaving = members(&[two]);
+        let alone = status(&[one, two, three], &[], &[two, three]);
+        let next = next_voters(&alone, &BTreeSet::new(), &leaving, &[]);
+        assert_eq!(next, members(&[one, two, three]), "nobody could vote instead");
+        let more = status(&[one, two, three], &[four], &[two, three, four]);
+        let next = next_voters(&more, &BTreeSet::new(), &leaving, &[four]);
+        assert_eq!(next, members(&[one, three, four]));
+        // Who is gone goes before who only leaves, and whoever leads stays until it has handed over.
+        let next = next_voters(&more, &members(&[three]), &leaving, &[four]);
+        assert_eq!(next, members(&[one, two, four]));
+        let next = next_voters(&more, &BTreeSet::new(), &members(&[one]), &[four]);
+        assert_eq!(next, members(&[one, two, three]));
+    }
+
+    #[test]
+    fn a_broker_with_another_disk_is_another_member() {
+        let [one, two, old, new] = [member(1, 1), member(2, 1), member(3, 1), member(3, 2)];
+        let status = status(&[one, two, old], &[new], &[two, new]);
+        let superseded = |member| is_superseded(&status, &member);
+        assert_eq!([one, two, old, new].map(superseded), [false, false, true, false]);
+        let next = next_voters(&status, &members(&[old]), &BTreeSet::new(), &[new]);
+        assert_eq!(next, members(&[one, two, new]));
+    }
+}

@@ -20,7 +20,7 @@ A setting comes from a flag, else from the environment, else from the file (`tow
 | `--ephemeral` | | | data in a directory that is removed at the end |
 | `--kafka ADDR` | `TOWPATH_KAFKA` | `kafka` | where Kafka clients connect; `127.0.0.1:9092` |
 | `--http ADDR` | `TOWPATH_HTTP` | `http` | where HTTP clients connect; `127.0.0.1:8080` |
-| `--advertise-kafka HOST:PORT` | `TOWPATH_ADVERTISE_KAFKA` | `advertise_kafka` | what Kafka clients are told to connect to; without it, the address they used |
+| `--advertise-kafka HOST:PORT` | `TOWPATH_ADVERTISE_KAFKA` | `advertise_kafka` | what Kafka clients are told to connect to; without it, the address they used, or among other brokers the host that those know |
 | `--insecure` | `TOWPATH_INSECURE` | `insecure` | listen beyond loopback although nobody has to prove who they are |
 | `--node-id N` | `TOWPATH_BROKER__NODE_ID` | `node.id` in `[broker]` | the number of this broker in its cluster; `1`. A data directory belongs to one broker, and another one does not start on it |
 | `--set NAME=VALUE` | `TOWPATH_BROKER__NAME` | `[broker]` | a broker property, below; `num.partitions` is `TOWPATH_BROKER__NUM_PARTITIONS` |

@@ -63,6 +63,8 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) armed: Vec<(BrokerId, ReplicaPosition)>,
     /// The partition is on the list of those whose followers are told its lines.
     pub(crate) awaits_lines: bool,
+    /// The partition is on the list of those whose followers are looked at.
+    pub(crate) watched: bool,
     /// When the controller was last asked for an in-sync set.
     pub(crate) proposed_at: Option<Time>,
 }
@@ -115,6 +117,7 @@ impl<D: Disk> Cell<D> {
             retry_at: None,
             armed: Vec::new(),
             awaits_lines: false,
+            watched: false,
             proposed_at: None,
         };
         let led = AtomicBool::new(slot.leads());

@@ -20,7 +20,9 @@ use crate::locate::Found;
 use crate::offline::Offline;
 use crate::open::OpenError;
 use crate::quorum::{Doorkeeper, Formation, Quorum, Removed, Station, own_number};
-use crate::replicas::{Feeds, InSyncChanges, Proposals, RemoteReaders, Rounds, Suspects, Throttle};
+use crate::replicas::{
+    Feeds, InSyncChanges, Proposals, RemoteReaders, Rounds, Suspects, Throttle, Watched,
+};
 use crate::retire::GuardBook;
 use crate::room::Room;
 use crate::scrub::ScrubTotals;
@@ -81,6 +83,7 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) throttle: Throttle,
     pub(crate) in_sync_changes: InSyncChanges,
     pub(crate) proposals: Mutex<Proposals>,
+    pub(crate) watched: Watched<D>,
     /// When it is looked next whether the controller knows where replicas lie.
     pub(crate) directories_at: Mutex<Option<Time>>,
     /// What other brokers have said of the groups that they coordinate.
@@ -256,6 +259,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let result = act(&mut slot, now, &mut out);
         self.append_ordered(cell, &mut slot, now, &mut out);
         self.reschedule(cell.id, &mut slot);
+        self.watch_followers(cell, &mut slot);
         let mut fed = Vec::new();
         if !slot.armed.is_empty() {
             if lines != (slot.partition.high_watermark(), slot.partition.log_start_offset()) {

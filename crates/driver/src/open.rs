@@ -21,7 +21,7 @@ use crate::driver::{Driver, Settings};
 use crate::locate::{Found, Located, open_others};
 use crate::quorum::{Opened, Station};
 use crate::recover::{Held, RecoverError, follow, lead, state_of_topic};
-use crate::replicas::{Feeds, InSyncChanges, Throttle, min_in_sync, resume_after_loss};
+use crate::replicas::{Feeds, InSyncChanges, Throttle, Watched, min_in_sync, resume_after_loss};
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
@@ -192,6 +192,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             unserved: Mutex::default(),
             feeds: Feeds::default(),
             lines_due: Mutex::default(),
+            watched: Watched::default(),
             rounds: Mutex::default(),
             throttle: Throttle::default(),
             in_sync_changes: InSyncChanges::default(),

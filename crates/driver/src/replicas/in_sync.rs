@@ -2,9 +2,12 @@
 //!
 //! The controller's word comes back as committed metadata; its answer only says which proposals it
 //! refuses. One that gets no answer is asked again as it is, for it may have been accepted.
+//!
+//! Time alone changes nothing where all replicas are in sync and hold everything, so only the other
+//! partitions are looked at: a broker may lead a hundred thousand that are at rest.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use towpath_log::disk::Disk;
@@ -23,6 +26,36 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Most partitions in one request.
 const PROPOSALS_MAX: usize = 5_000;
+
+/// Partitions led here of which a replica is behind or not in sync.
+pub(crate) struct Watched<D: Disk>(Mutex<Vec<Arc<Cell<D>>>>);
+
+impl<D: Disk> Default for Watched<D> {
+    fn default() -> Self {
+        Watched(Mutex::default())
+    }
+}
+
+impl<D: Disk> Watched<D> {
+    fn add(&self, cell: Arc<Cell<D>>) {
+        self.0.lock().expect("no panic holds the list").push(cell);
+    }
+
+    fn take(&self) -> Vec<Arc<Cell<D>>> {
+        std::mem::take(&mut *self.0.lock().expect("no panic holds the list"))
+    }
+
+    /// Those that stay on the list, beside those that came meanwhile.
+    fn put_back(&self, cells: Vec<Arc<Cell<D>>>) {
+        self.0.lock().expect("no panic holds the list").extend(cells);
+    }
+}
+
+impl<D: Disk> Slot<D> {
+    fn has_followers_to_watch(&self) -> bool {
+        !self.failed && self.leader().is_ok_and(|leader| !leader.is_settled())
+    }
+}
 
 /// What was asked of the controller, and when this is looked at next.
 #[derive(Debug, Default)]
@@ -59,18 +92,18 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if active.len() < 2 {
             return;
         }
+        let mut watched = self.watched.take();
         let mut changes = Vec::new();
-        for cell in self.cells() {
-            if !cell.led.load(std::sync::atomic::Ordering::Relaxed) {
-                continue;
+        watched.retain(|cell| {
+            if changes.len() == PROPOSALS_MAX {
+                return true;
             }
-            if let Some(change) = self.proposal_of(&cell, now, stall, &active) {
-                changes.push(change);
-                if changes.len() == PROPOSALS_MAX {
-                    break;
-                }
-            }
-        }
+            let Some(mut slot) = self.lock_in_time(cell) else { return true };
+            changes.extend(self.proposal_of(cell.id, &mut slot, now, stall, &active));
+            slot.watched = slot.has_followers_to_watch();
+            slot.watched
+        });
+        self.watched.put_back(watched);
         if changes.is_empty() {
             return;
         }
@@ -89,7 +122,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     fn proposal_of(
         &self,
-        cell: &Arc<Cell<D>>,
+        id: TopicPartition,
+        slot: &mut Slot<D>,
         now: Now,
         stall: Duration,
         active: &BTreeMap<BrokerId, (i64, bool)>,
@@ -99,8 +133,6 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 .get(&inc.broker)
                 .is_some_and(|(epoch, is_active)| BrokerEpoch(*epoch) == inc.epoch && *is_active)
         };
-        let mut slot = self.lock_in_time(cell)?;
-        let slot: &mut Slot<D> = &mut slot;
         let leader = slot.leader().ok()?;
         if leader.followers().next().is_none() || slot.failed {
             return None;
@@ -126,11 +158,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             .into_iter()
             .map(|(broker, epoch)| (broker, epoch.map_or_else(|| epoch_of(broker), |e| e.0)));
         Some(ProposedInSync {
-            partition: cell.id,
+            partition: id,
             leader_epoch: slot.partition.leader_epoch(),
             partition_epoch,
             in_sync: std::iter::once((me, epoch_of(me))).chain(followers).collect(),
         })
+    }
+
+    /// From now on this partition's followers are looked at, if time alone may change who keeps up.
+    pub(crate) fn watch_followers(&self, cell: &Arc<Cell<D>>, slot: &mut Slot<D>) {
+        if !slot.watched && slot.has_followers_to_watch() {
+            slot.watched = true;
+            self.watched.add(Arc::clone(cell));
+        }
     }
 
     /// A request that nobody will answer.

@@ -35,7 +35,7 @@ use crate::world::{Clock, Net};
 
 pub(crate) use feed::Feeds;
 pub use feed::NextRecords;
-pub(crate) use in_sync::Proposals;
+pub(crate) use in_sync::{Proposals, Watched};
 pub use moves::ComingReplica;
 pub(crate) use pull::{Positions, Rounds, collect};
 pub(crate) use readers::RemoteReaders;

@@ -84,7 +84,21 @@ impl Leader {
         if is_agreed && self.asked_for.is_empty() {
             return None;
         }
+        assert!(!self.is_settled(), "whoever is settled needs no look");
         Some(InSyncProposal { partition_epoch: self.partition_epoch, followers })
+    }
+
+    /// Whether all replicas are in sync and hold everything: [`Leader::judged_in_sync`] says nothing
+    /// then, however much time goes by, until something happens to this leader.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let is_settled = |(broker, follower): (&BrokerId, &Follower)| {
+            follower.behind_since.is_none() && self.in_sync.contains(broker)
+        };
+        self.proposal.is_none()
+            && self.asked_for.is_empty()
+            && self.followers.iter().all(is_settled)
+            && self.in_sync.len() == self.followers.len() + 1
     }
 
     fn has_caught_up(&self, follower: &Follower) -> bool {

@@ -1,7 +1,7 @@
 //! See `tests/`: scenarios and properties; here are the cases that panic by design.
 
 use super::*;
-use crate::EpochStart;
+use crate::{EpochStart, Incarnation, ReplicaPosition};
 
 fn start() -> LeaderStart {
     LeaderStart {
@@ -69,6 +69,30 @@ fn decision(partition_epoch: i32, in_sync: &BTreeSet<BrokerId>) -> PartitionDeci
         in_sync: in_sync.clone(),
         min_insync_replicas: 1,
     }
+}
+
+#[test]
+fn a_leader_is_settled_while_everybody_holds_everything() {
+    let mut leader = Leader::new(start());
+    assert!(!leader.is_settled(), "its follower has not said yet that it holds everything");
+    let follower = Incarnation { broker: BrokerId(2), epoch: towpath_model::BrokerEpoch(1) };
+    let position = |from| ReplicaPosition {
+        leader_epoch: LeaderEpoch(3),
+        from: Offset(from),
+        last_epoch: None,
+        durable_offset: Offset(from),
+    };
+    let report = |leader: &mut Leader, from| {
+        leader.follower_reported(Now::default(), follower, &position(from)).unwrap();
+    };
+    report(&mut leader, 20);
+    assert!(leader.is_settled());
+
+    leader.propose_in_sync(proposal(&[]));
+    assert!(!leader.is_settled(), "the controller has been asked");
+    leader.partition_decided(Now::default(), decision(8, &[BrokerId(1)].into()));
+    report(&mut leader, 20);
+    assert!(!leader.is_settled(), "a replica may join");
 }
 
 fn proposal(followers: &[i32]) -> InSyncProposal {

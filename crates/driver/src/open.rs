@@ -70,6 +70,9 @@ pub enum OpenError {
     /// The metadata log takes no writes.
     #[error("this broker cannot be registered: the metadata log takes no writes")]
     NotRegistered,
+    /// The cluster writes what this program does not read.
+    #[error("{0}")]
+    ProgramTooOld(towpath_metadata::Refusal),
     /// A partition's log.
     #[error("partition {topic}-{partition} cannot be used: {source}")]
     Partition {
@@ -172,6 +175,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             addresses: settings.addresses.clone(),
             directories: directory_ids(&volumes, &known),
             offline: others.missing.iter().filter_map(|missing| missing.id).collect(),
+            format_level: crate::level::format_level(),
             // The mark of a clean stop is removed at every start, so the process that left it was the
             // last one that registered.
             clean_since: last_epoch.filter(|_| was_clean),

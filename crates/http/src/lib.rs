@@ -52,6 +52,7 @@ mod refusals;
 mod remove_node;
 mod restart_node;
 mod routes;
+mod set_format_level;
 mod show_cluster;
 mod show_node;
 mod show_producer;

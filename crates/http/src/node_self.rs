@@ -9,8 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use towpath_driver::{Room, VolumeStatus};
-use towpath_metadata::FORMAT_LEVEL;
+use towpath_driver::{Room, VolumeStatus, format_level};
 use towpath_model::BrokerId;
 
 use crate::answer::Json;
@@ -95,7 +94,7 @@ fn look(app: &App) -> NodeSelf {
     NodeSelf {
         node: driver.broker_id().0,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        format_level_max: FORMAT_LEVEL,
+        format_level_max: format_level(),
         started_at: i64::try_from(app.started_at.as_millis()).unwrap_or(i64::MAX),
         directories: open.chain(missing).collect(),
     }

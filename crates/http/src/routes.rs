@@ -19,7 +19,7 @@ use crate::{
     delete_topic, drain_node, find_offsets, forward, front_page, group_lag, health, list_groups,
     list_losses, list_moves, list_nodes, list_replicas, list_sizes, list_topics, measure_lag,
     metrics, node_self, openapi, publish_messages, read_messages, remove_node, restart_node,
-    show_cluster, show_node, show_producer, show_topic,
+    set_format_level, show_cluster, show_node, show_producer, show_topic,
 };
 
 /// One operation.
@@ -72,6 +72,7 @@ pub(crate) fn routes() -> Vec<Route> {
         route("post", "/cluster/balance", post(balance::carry_out)),
         route("get", "/cluster/sizes", get(list_sizes::handle)),
         route("get", "/cluster/losses", get(accept_loss::list)),
+        route("post", "/cluster/format-level", post(set_format_level::handle)),
         route("get", "/nodes", get(list_nodes::handle)),
         route("get", "/nodes/{node}", get(show_node::handle)),
         route("delete", "/nodes/{node}", delete(remove_node::handle)),

@@ -7,7 +7,6 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use towpath_driver::{QuorumReport, ReportedMember};
-use towpath_metadata::FORMAT_LEVEL;
 
 use crate::answer::Json;
 use crate::api_error::ApiError;
@@ -21,7 +20,7 @@ struct ShownCluster {
     cluster_id: String,
     /// Null while one is elected.
     controller: Option<i32>,
-    /// The level of formats in force, and the newest that the broker which answers knows.
+    /// The level of formats in force, and the newest that every node reads.
     format_level: u16,
     format_level_max: u16,
     quorum: Quorum,
@@ -114,7 +113,7 @@ pub(crate) async fn handle(
         cluster_id: app.node.driver().identity().cluster_id.clone(),
         controller: quorum.leader.map(|leader| leader.broker().0),
         format_level: image.format_level(),
-        format_level_max: FORMAT_LEVEL,
+        format_level_max: image.format_level_max().0,
         quorum: Quorum::of(quorum),
         nodes: Nodes { registered: image.broker_count(), states },
         topics: image.topics().filter(|topic| !topic.internal).count(),

@@ -43,6 +43,8 @@ pub struct Broker {
     pub directories: Vec<Uuid>,
     /// Those of them that failed or are absent; what lies there can neither be read nor written.
     pub offline: Vec<Uuid>,
+    /// The newest level of formats that its program reads and writes.
+    pub format_level: u16,
     /// Whether it counts as gone: it leads nothing and is in sync with nobody.
     pub fenced: bool,
     /// Whether it is about to stop and hands its leaderships over (KIP-500's controlled shutdown).

@@ -25,6 +25,8 @@ pub struct Registration {
     pub directories: Vec<Uuid>,
     /// Those of its directories that failed or are absent.
     pub offline: Vec<Uuid>,
+    /// The newest level of formats that its program reads and writes; 0 is the first one.
+    pub format_level: u16,
     /// The epoch of the registration after which it stopped orderly, with everything synced: what
     /// its marker on disk says. Without one it may have lost what it had not synced.
     pub clean_since: Option<i64>,

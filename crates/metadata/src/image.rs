@@ -12,6 +12,7 @@ use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition
 use crate::accept_loss::AcceptedLosses;
 use crate::broker::Broker;
 use crate::elect::Electorate;
+use crate::format_level::FIRST_FORMAT_LEVEL;
 use crate::place::{Load, Placeable};
 use crate::record::{ConfiguredResource, Overrides, Record};
 use crate::refusal::Refusal;
@@ -25,7 +26,8 @@ use crate::topic::{PartitionState, Topic};
 pub struct Image {
     pub(crate) me: BrokerId,
     pub(crate) statics: Overrides,
-    format_level: u16,
+    /// 0 as long as no record says.
+    pub(crate) format_level: u16,
     topics: BTreeMap<TopicId, Topic>,
     names: BTreeMap<TopicName, TopicId>,
     /// Names with `.` written as `_`: two that are equal here may not be there together.
@@ -259,10 +261,10 @@ impl Image {
         self.me
     }
 
-    /// The level of formats in force; 0 before the first start.
+    /// The level of formats in force.
     #[must_use]
     pub fn format_level(&self) -> u16 {
-        self.format_level
+        self.format_level.max(FIRST_FORMAT_LEVEL)
     }
 
     /// The topic of this name.

@@ -25,6 +25,7 @@ mod doubt_replicas;
 mod effect;
 mod elect;
 mod elect_leaders;
+mod format_level;
 mod image;
 mod members;
 mod metadata;
@@ -53,8 +54,9 @@ pub use cluster::{
 };
 pub use configs::{ConfigEntry, ConfigSource, ConfigSynonym};
 pub use effect::{Effect, effect};
+pub use format_level::FORMAT_LEVEL;
 pub use image::Image;
-pub use metadata::{FORMAT_LEVEL, Metadata, PRODUCER_IDS_PER_BLOCK};
+pub use metadata::{Metadata, PRODUCER_IDS_PER_BLOCK};
 pub use place::{Load, Placeable, Placement};
 pub use record::{ConfiguredResource, Overrides, Record};
 pub use refusal::{Refusal, RefusalKind};

@@ -6,12 +6,8 @@ use towpath_model::{BrokerId, Decision, Now, ProducerId, StateMachine, Time, Tok
 
 use crate::image::Image;
 use crate::record::{Overrides, Record};
-use crate::refusal::Refusal;
 use crate::request::{Reply, Request};
 use crate::session::{Session, Soft};
-
-/// The newest level of formats that this program reads and writes.
-pub const FORMAT_LEVEL: u16 = 1;
 
 /// How many producer ids one logged record sets aside; a restart skips what is left of them.
 pub const PRODUCER_IDS_PER_BLOCK: i64 = 1_000;
@@ -70,17 +66,6 @@ impl Metadata {
         records.push(Record::ProducerIdTaken(ProducerId(next)));
         (records, Reply::AllocatedProducerId(ProducerId(next)))
     }
-
-    fn set_format_level(&self, asked: u16) -> Decided {
-        let current = self.image.format_level();
-        if asked < current || FORMAT_LEVEL < asked {
-            let refusal = Refusal::FormatLevel { asked, current, most: FORMAT_LEVEL };
-            return (Vec::new(), Reply::FormatLevelSet(Err(refusal)));
-        }
-        let changes = asked != current;
-        let records = changes.then_some(Record::FormatLevel(asked)).into_iter().collect();
-        (records, Reply::FormatLevelSet(Ok(asked)))
-    }
 }
 
 impl StateMachine for Metadata {
@@ -106,7 +91,7 @@ impl StateMachine for Metadata {
             }
             Request::AllocateProducerId => self.allocate_producer_id(),
             Request::RegisterBroker(registration) => self.register_broker(now, registration),
-            Request::SetFormatLevel(level) => self.set_format_level(level),
+            Request::SetFormatLevel(level) => image.set_format_level(level),
             Request::Heartbeat(heartbeat) => self.heartbeat(now, heartbeat),
             Request::BrokerSilent(broker) => self.broker_silent(now, broker),
             Request::AlterPartitions(proposed) => image.alter_partitions(&proposed),

@@ -14,7 +14,8 @@
 //!  5 broker i32                         epoch i64, incarnation [16], flags u8 (1 fenced, 2 in
 //!                                       controlled shutdown, 4 drained, 8 front end), rack text
 //!                                       (empty: none), list of (listener text, host text, port u16),
-//!                                       directories, those offline: two lists of ids [16]
+//!                                       directories, those offline: two lists of ids [16], newest
+//!                                       format level that it reads u16
 //!  6                                    end of the last block of producer ids i64
 //! 11                                    cluster id text
 //! 12                                    last broker epoch of those that were unregistered i64
@@ -280,6 +281,7 @@ fn write_broker<'w>(out: &'w mut Writer, broker: &Broker) -> &'w mut Writer {
         })
         .list(&broker.directories, |out, directory| out.uuid(*directory))
         .list(&broker.offline, |out, directory| out.uuid(*directory))
+        .u16(broker.format_level)
 }
 
 fn flag(reader: &mut Reader<'_>) -> Result<bool, FoldError> {
@@ -417,6 +419,7 @@ fn broker(id: BrokerId, value: Option<&[u8]>) -> Result<Record, FoldError> {
             })?,
             directories: uuids(reader)?,
             offline: uuids(reader)?,
+            format_level: reader.u16()?,
             fenced: is_set(FENCED),
             in_controlled_shutdown: is_set(IN_CONTROLLED_SHUTDOWN),
             drained: is_set(DRAINED),

@@ -417,6 +417,32 @@ pub enum Refusal {
     /// What is to be accepted makes no sense.
     #[error("the loss does not say by whom it is accepted, or its offsets contradict each other")]
     InvalidLoss,
+    /// A broker's program does not read a level of formats.
+    #[error(
+        "broker {broker} runs a program that reads format levels up to {most}, not {asked}: replace its \
+         program first, or remove it if it is gone for good"
+    )]
+    FormatLevelNotRead {
+        /// What was asked for.
+        asked: u16,
+        /// Which broker.
+        broker: BrokerId,
+        /// The newest that its program reads.
+        most: u16,
+    },
+    /// A broker's program is older than what the cluster writes.
+    #[error(
+        "format level {current} is in force in this cluster, and the program of broker {broker} reads \
+         levels up to {level} only: start it with the program that the other brokers run"
+    )]
+    ProgramTooOld {
+        /// Which broker.
+        broker: BrokerId,
+        /// The newest level that its program reads.
+        level: u16,
+        /// The level in force.
+        current: u16,
+    },
 }
 
 impl Refusal {
@@ -456,7 +482,9 @@ impl Refusal {
             | R::InvalidValue(_)
             | R::NullTopicValue(_)
             | R::NotAList { .. } => K::InvalidConfig,
-            R::FormatLevel { .. } => K::UnsupportedVersion,
+            R::FormatLevel { .. } | R::FormatLevelNotRead { .. } | R::ProgramTooOld { .. } => {
+                K::UnsupportedVersion
+            }
             R::FencedLeaderEpoch { .. } => K::FencedLeaderEpoch,
             R::UnknownLeaderEpoch { .. } => K::UnknownLeaderEpoch,
             R::StaleBrokerEpoch { .. } => K::StaleBrokerEpoch,

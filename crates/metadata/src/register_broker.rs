@@ -31,6 +31,7 @@ use towpath_model::{BrokerId, Durability, Now, Time, TopicPartition, Uuid};
 use crate::broker::Broker;
 use crate::cluster::Registration;
 use crate::elect::{Election, Electorate};
+use crate::format_level::FIRST_FORMAT_LEVEL;
 use crate::metadata::{Decided, Metadata};
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -56,6 +57,8 @@ impl Metadata {
         if registration.directories.iter().any(|directory| image.is_retired(id, *directory)) {
             return Err(Refusal::BrokerRetired(id));
         }
+        let format_level = registration.format_level.max(FIRST_FORMAT_LEVEL);
+        image.check_level(id, format_level)?;
         let known = image.broker(id);
         if let Some(known) = known {
             if known.incarnation == registration.incarnation {
@@ -91,6 +94,7 @@ impl Metadata {
                 .filter(|id| registration.directories.contains(id))
                 .collect(),
             directories: registration.directories,
+            format_level,
             fenced: !is_first,
             in_controlled_shutdown: false,
             drained: known.is_some_and(|known| known.drained),

@@ -7,7 +7,7 @@ impl Image {
     /// Records that make an empty image equal to this one, except for what is each process's own:
     /// `me`, `statics`, and producer ids of the current block that are not given out yet.
     pub fn to_records(&self) -> impl Iterator<Item = Record> {
-        let level = Some(self.format_level()).filter(|level| 0 < *level).map(Record::FormatLevel);
+        let level = Some(self.format_level).filter(|level| 0 < *level).map(Record::FormatLevel);
         let cluster = self.cluster_id().map(|id| Record::ClusterId(id.to_owned()));
         let epoch = Some(self.past_broker_epoch).filter(|epoch| 0 < *epoch);
         let ids = Some(self.producer_id_block_end).filter(|end| 0 < *end);

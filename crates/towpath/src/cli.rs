@@ -91,7 +91,7 @@ pub(crate) enum Command {
     /// Consumer groups: ls, show, lag, seek, rm
     #[command(subcommand, alias = "groups")]
     Group(group::GroupCommand),
-    /// The cluster as a whole: show, moves, balance, restart, losses
+    /// The cluster as a whole: show, moves, balance, restart, upgrade, losses
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
     /// Nodes of the cluster: ls, show, drain, undrain, rm

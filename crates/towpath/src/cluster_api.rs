@@ -206,6 +206,11 @@ struct AcceptedLosses {
 }
 
 #[derive(Deserialize)]
+struct Level {
+    format_level: u16,
+}
+
+#[derive(Deserialize)]
 struct RestartOrdered {}
 
 impl BrokerApi {
@@ -253,6 +258,12 @@ impl BrokerApi {
     pub(crate) async fn accepted_losses(&self) -> Outcome<Vec<AcceptedLoss>> {
         let told = self.call("GET", "/cluster/losses").await;
         told.map(|AcceptedLosses { losses }| losses)
+    }
+
+    /// Raises the level of formats; the one in force then.
+    pub(crate) async fn raise_format_level(&self, level: u16) -> Outcome<u16> {
+        let path = format!("/cluster/format-level?level={level}");
+        self.call("POST", &path).await.map(|Level { format_level }| format_level)
     }
 
     /// Orders a node to start anew.

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use towpath_broker::Outcome;
 use towpath_log::disk::Disk;
-use towpath_metadata::{Heartbeat, Registration, Reply, Request};
+use towpath_metadata::{Heartbeat, Refusal, Registration, Reply, Request};
 use towpath_model::{Now, Time, Uuid};
 
 use super::QuorumSlot;
 use crate::driver::Driver;
+use crate::open::OpenError;
 use crate::world::{Clock, Delivery, Net};
 
 /// Own tokens of what this broker says about itself; in-sync sets have the numbers above.
@@ -156,6 +157,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             (REGISTER, Delivery::Metadata(Reply::RegisteredBroker(Err(refusal)))) => {
                 tracing::error!(%refusal, "the controller does not accept this broker");
+                if matches!(refusal, Refusal::ProgramTooOld { .. }) {
+                    let error = OpenError::ProgramTooOld(refusal);
+                    *self.unserved.lock().expect("no panic holds the error") = Some(error);
+                }
             }
             (REGISTER | HEARTBEAT, Delivery::Wait(Outcome::NotLeader)) => {
                 // Whoever is the controller now is asked soon.

@@ -1,7 +1,7 @@
 //! Registration, leader epochs after a restart, producer ids, the format level.
 
 use towpath_metadata::{FORMAT_LEVEL, Metadata, PRODUCER_IDS_PER_BLOCK, Reply, Request};
-use towpath_model::{LeaderEpoch, Now, ProducerId, StateMachine, Token};
+use towpath_model::{BrokerId, LeaderEpoch, Now, ProducerId, StateMachine, Token};
 
 use crate::support::{World, told};
 
@@ -81,4 +81,35 @@ fn the_format_level_only_rises_to_what_this_program_knows() {
     assert!(set(0).starts_with("UnsupportedVersion"));
     assert_eq!(world.image().format_level(), FORMAT_LEVEL);
     assert!(world.metadata.next_deadline().is_none());
+}
+
+#[test]
+fn the_format_level_rises_when_every_broker_reads_the_next_one_and_keeps_older_programs_out() {
+    let mut world = World::cluster(&[1]);
+    let raised = |registration: &mut towpath_metadata::Registration| registration.format_level = 2;
+    world.start(1, raised);
+    world.start(2, raised);
+    world.start(3, |_| {});
+    let set = |world: &mut World, level| {
+        let reply = world.ask(Request::SetFormatLevel(level));
+        let Reply::FormatLevelSet(result) = reply else { panic!("{reply:?}") };
+        told(result)
+    };
+    assert_eq!(world.image().format_level_max(), (1, Some(BrokerId(3))));
+    let refused = set(&mut world, 2);
+    assert!(refused.contains("broker 3 runs a program"), "{refused}");
+    world.start(3, raised);
+    assert_eq!(set(&mut world, 2), "2");
+    assert_eq!(world.image().format_level(), 2);
+    assert_eq!(world.compacted().image().format_level(), 2);
+    let registration = towpath_metadata::Registration {
+        id: BrokerId(3),
+        incarnation: world.draw(),
+        directories: vec![crate::support::directory(3)],
+        format_level: 1,
+        ..Default::default()
+    };
+    let reply = world.ask(Request::RegisterBroker(registration));
+    let Reply::RegisteredBroker(Err(refusal)) = reply else { panic!("{reply:?}") };
+    assert!(refusal.to_string().contains("reads levels up to 1 only"), "{refusal}");
 }

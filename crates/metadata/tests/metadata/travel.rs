@@ -57,6 +57,7 @@ fn registration() -> impl Strategy<Value = Registration> {
                     addresses,
                     offline: directories.iter().copied().take(1).collect(),
                     directories,
+                    format_level: 3,
                     clean_since: clean,
                     lost_power: lost,
                 }

@@ -264,3 +264,39 @@ fn the_loss_of_a_partition_is_accepted_by_name_and_stays_on_record() {
     cluster.wait_until_whole(3);
     brokers.into_iter().for_each(stop);
 }
+
+#[test]
+fn nodes_of_two_levels_run_together_until_the_newer_one_is_made_final() {
+    const LEVEL: &str = "TOWPATH_TEST_FORMAT_LEVEL";
+    let cluster = Cluster::of(3);
+    let begin = |id: i32, level: &str| cluster.member(id).variable(LEVEL, level).begin().unwrap();
+    let starting = [begin(1, "2"), begin(2, "2"), begin(3, "1")];
+    let mut brokers: Vec<_> =
+        starting.into_iter().map(|broker| broker.ready(WHOLE_PATIENCE).unwrap()).collect();
+    cluster.run("topic", &["create", "t", "--partitions", "3"]);
+    cluster.send(0..6);
+    let shown = cluster.operate(&["upgrade"]);
+    assert_eq!((&shown["format_level"], &shown["format_level_max"]), (&json!(1), &json!(1)));
+    let refused = cluster.try_run("cluster", &["upgrade", "--finalize", "--yes"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:#?}");
+    let path = "/cluster/format-level?level=2";
+    let answer = http::post(cluster.places[0].addresses.http, path, &json!({})).unwrap();
+    let said = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(said.contains("broker 3 runs a program"), "{said}");
+
+    stop(brokers.pop().unwrap());
+    brokers.push(begin(3, "2").ready(WHOLE_PATIENCE).unwrap());
+    let raised = cluster.operate(&["upgrade", "--finalize", "--yes"]);
+    assert_eq!(raised["format_level"], 2, "{raised}");
+    cluster.send(6..9);
+
+    // There is no way back.
+    stop(brokers.pop().unwrap());
+    let older = cluster.member(3).variable(LEVEL, "1").run(WHOLE_PATIENCE).unwrap();
+    assert_eq!(older.status.code(), Some(1), "{older:#?}");
+    assert!(older.stderr.contains("reads levels up to 1 only"), "{older:#?}");
+    brokers.push(begin(3, "2").ready(WHOLE_PATIENCE).unwrap());
+    cluster.wait_until_whole(3);
+    cluster.check_records(9);
+    brokers.into_iter().for_each(stop);
+}

@@ -5,6 +5,7 @@ mod losses;
 mod moves;
 mod restart;
 mod show;
+mod upgrade;
 
 use clap::Subcommand;
 
@@ -24,6 +25,8 @@ pub(crate) enum ClusterCommand {
     Moves(moves::MovesArgs),
     /// Let nodes lead and hold about as much as each other; --plan shows what would move
     Balance(balance::BalanceArgs),
+    /// Which level of formats is in force and which could be; --finalize raises it, for good
+    Upgrade(upgrade::UpgradeArgs),
     /// What operators have given up (topic accept-loss), newest first
     Losses(losses::LossesArgs),
     /// Start one node after the other anew, none before everything is in sync again
@@ -36,6 +39,7 @@ pub(crate) async fn run(session: &Session, command: ClusterCommand) -> Outcome {
         ClusterCommand::Moves(args) => moves::run(session, &args).await,
         ClusterCommand::Balance(args) => balance::run(session, &args).await,
         ClusterCommand::Losses(args) => losses::run(session, &args).await,
+        ClusterCommand::Upgrade(args) => upgrade::run(session, &args).await,
         ClusterCommand::Restart(args) => restart::run(session, &args).await,
     }
 }

@@ -9,6 +9,7 @@ mod architecture;
 mod attack;
 mod bench;
 mod clients;
+mod cluster;
 mod compat;
 mod costs;
 mod fuzz;
@@ -29,6 +30,8 @@ const USAGE: &str = "usage: cargo xtask CHORE
   bench …          measure the broker: rows by name, --list; `bench kafka …` measures Kafka beside it
   costs            count instructions, allocations and system calls per request, against a baseline
   kill --times N   kill the real broker under load, and check that nothing acknowledged is lost
+  cluster …        kill, pause, cut off, fill, restart (--rolling) or damage (--flips) three real
+                   brokers under load, and compare; needs root
   attack …         frames, bombs and slow connections of strangers: --frames N, --slow N, --seed S
   fuzz …           throw mutated input at every parser
   protocol …       import schemas, generate the codec, check it
@@ -57,6 +60,7 @@ fn run() -> Result<()> {
         "bench" => bench::run(rest),
         "costs" => costs::run(rest),
         "kill" => kill::run(rest),
+        "cluster" => cluster::run(rest),
         "attack" => attack::run(rest),
         "fuzz" => fuzz::run(rest),
         "protocol" => protocol::run(rest),

@@ -20,6 +20,9 @@ use crate::cost::Cost;
 /// are still on their way to the disk.
 pub(crate) const READY_PATIENCE: Duration = Duration::from_secs(120);
 
+/// How an error begins that says that a broker ended instead of being ready.
+pub(crate) const ENDED_EARLY: &str = "ended before it was ready";
+
 /// Where a broker listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
@@ -49,6 +52,8 @@ pub struct Start {
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     directory: Option<PathBuf>,
+    namespace: Option<String>,
+    log: Option<PathBuf>,
 }
 
 impl Start {
@@ -69,7 +74,13 @@ impl Start {
 
     /// `towpath` with this command and nothing else.
     pub fn command(command: &str) -> Start {
-        Start { arguments: vec![command.to_owned()], variables: Vec::new(), directory: None }
+        Start {
+            arguments: vec![command.to_owned()],
+            variables: Vec::new(),
+            directory: None,
+            namespace: None,
+            log: None,
+        }
     }
 
     /// On these addresses.
@@ -100,6 +111,20 @@ impl Start {
         self
     }
 
+    /// In this network namespace, which `ip netns` knows by this name. Only root may.
+    #[must_use]
+    pub fn in_namespace(mut self, name: &str) -> Start {
+        self.namespace = Some(name.to_owned());
+        self
+    }
+
+    /// Appends what the broker logs to this file, which outlives it.
+    #[must_use]
+    pub fn logging_to(mut self, file: &Path) -> Start {
+        self.log = Some(file.to_owned());
+        self
+    }
+
     /// Starts the process and waits until it is ready.
     pub fn ready(&self) -> Result<BrokerProcess> {
         self.begin()?.ready(READY_PATIENCE)
@@ -109,7 +134,10 @@ impl Start {
     pub fn begin(&self) -> Result<Starting> {
         let names_port = self.arguments.iter().any(|a| a == "--kafka" || a == "--http");
         let port_zero: &[&str] = if names_port { &[] } else { &["--kafka", "127.0.0.1:0"] };
-        let log = TempDir::with_prefix("towpath-process-log-")?;
+        let log = match &self.log {
+            Some(file) => Log::Kept(file.clone()),
+            None => Log::Temporary(TempDir::with_prefix("towpath-process-log-")?),
+        };
         // May build the binary first, which is no part of a start.
         let mut command = self.to_command()?;
         let started = Instant::now();
@@ -119,7 +147,7 @@ impl Start {
             .args(port_zero)
             .arg("--ready-json")
             .stdout(Stdio::piped())
-            .stderr(File::create(log.path().join("stderr"))?)
+            .stderr(File::options().append(true).create(true).open(log.file())?)
             .spawn()
             .context("the binary cannot be started")?;
         let stdout = child.stdout.take().context("stdout is piped")?;
@@ -136,7 +164,7 @@ impl Start {
             .stderr(File::create(file("stderr"))?)
             .spawn()
             .context("the binary cannot be started")?;
-        let mut running = Running { child, log: TempDir::new()? };
+        let mut running = Running { child, log: Log::Temporary(TempDir::new()?) };
         let status = running.wait(patience).with_context(|| {
             let said = fs::read_to_string(file("stderr")).unwrap_or_default();
             format!("`towpath {}` did not end; it said:\n{said}", self.arguments.join(" "))
@@ -149,7 +177,15 @@ impl Start {
     }
 
     fn to_command(&self) -> Result<Command> {
-        let mut command = Command::new(towpath_binary()?);
+        let mut command = match &self.namespace {
+            None => Command::new(towpath_binary()?),
+            Some(name) => {
+                // It becomes the broker: the process id is the broker's.
+                let mut enter = Command::new("nsenter");
+                enter.arg(format!("--net=/run/netns/{name}")).arg(towpath_binary()?);
+                enter
+            }
+        };
         command.args(&self.arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
         // What the developer has set must not change what is tested.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOWPATH_")) {
@@ -186,11 +222,27 @@ pub struct Finished {
     pub stderr: String,
 }
 
+/// Where a process logs.
+#[derive(Debug)]
+enum Log {
+    Temporary(TempDir),
+    Kept(PathBuf),
+}
+
+impl Log {
+    fn file(&self) -> PathBuf {
+        match self {
+            Log::Temporary(directory) => directory.path().join("stderr"),
+            Log::Kept(file) => file.clone(),
+        }
+    }
+}
+
 /// A process that is killed when nobody needs it any more.
 #[derive(Debug)]
 struct Running {
     child: Child,
-    log: TempDir,
+    log: Log,
 }
 
 impl Drop for Running {
@@ -202,7 +254,7 @@ impl Drop for Running {
 
 impl Running {
     fn log(&self) -> String {
-        let bytes = fs::read(self.log.path().join("stderr")).unwrap_or_default();
+        let bytes = fs::read(self.log.file()).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -217,6 +269,10 @@ impl Running {
             }
             thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
     fn kill(&mut self) -> Result<()> {
@@ -251,7 +307,7 @@ impl Starting {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.running.wait(Duration::from_secs(5))?;
-                    bail!("ended before it was ready ({status}); it said:\n{}", self.running.log());
+                    bail!("{ENDED_EARLY} ({status}); it said:\n{}", self.running.log());
                 }
             }
         }
@@ -260,6 +316,11 @@ impl Starting {
     /// Everything it has logged so far.
     pub fn log(&self) -> String {
         self.running.log()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.running.child.id()
     }
 
     /// Kills it with signal 9, ready or not.
@@ -323,6 +384,16 @@ impl BrokerProcess {
         }
     }
 
+    /// Stops it where it is, as a machine does that hangs for a while.
+    pub fn pause(&self) -> Result<()> {
+        self.running.signal(Signal::STOP)
+    }
+
+    /// Lets it go on after a pause.
+    pub fn resume(&self) -> Result<()> {
+        self.running.signal(Signal::CONT)
+    }
+
     /// Kills it with signal 9: nothing is flushed, nobody is told.
     pub fn kill(mut self) -> Result<()> {
         self.check_running()?;
@@ -333,8 +404,7 @@ impl BrokerProcess {
     pub fn terminate(mut self, patience: Duration) -> Result<(ExitStatus, Duration, String)> {
         self.check_running()?;
         let asked = Instant::now();
-        let pid = Pid::from_child(&self.running.child);
-        kill_process(pid, Signal::TERM)?;
+        self.running.signal(Signal::TERM)?;
         let status = self.running.wait(patience).with_context(|| self.log())?;
         Ok((status, asked.elapsed(), self.log()))
     }

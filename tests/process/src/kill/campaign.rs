@@ -10,12 +10,14 @@ use anyhow::{Context, Result, bail};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::chaos::{self, Done};
-use super::load::{CHECKED, GROUP, Load, ORDERS, ORDERS_PARTITIONS};
-use super::{churn, members, publishers, writers};
-use crate::broker_process::{BrokerProcess, free_addresses};
+use super::{churn, publishers};
+use crate::broker_process::{Addresses, BrokerProcess, free_addresses};
 use crate::history::{FoundRecord, Place, Report};
 use crate::kafka::KafkaConnection;
+use crate::load::{self, CHECKED, GROUP, Load, Manners, ORDERS, ORDERS_PARTITIONS};
 
+/// The longest pause of a writer between two bursts.
+const WRITERS_PAUSE_MAX: Duration = Duration::from_millis(20);
 /// How long the group may take to read to the end once the broker stays up.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -91,8 +93,10 @@ pub fn run(plan: &Plan) -> Result<Summary> {
 
 async fn campaign(plan: &Plan, data: &Path) -> Result<Summary> {
     let began = Instant::now();
-    let load = Arc::new(Load::new(free_addresses()?));
-    let start = chaos::start(data, &load);
+    let addresses = free_addresses()?;
+    let load = Load::new(addresses.kafka.to_string(), Manners::Quick, WRITERS_PAUSE_MAX);
+    let load = Arc::new(load);
+    let start = chaos::start(data, addresses);
     let broker = spawn_blocking({
         let start = start.clone();
         move || -> Result<BrokerProcess> {
@@ -109,19 +113,19 @@ async fn campaign(plan: &Plan, data: &Path) -> Result<Summary> {
     let mut rng = fastrand::Rng::with_seed(plan.seed);
     let mut writing = JoinSet::new();
     for number in 0..4 {
-        writing.spawn(writers::run(load.clone(), rng.u64(..), number < 2));
+        writing.spawn(load::write(load.clone(), rng.u64(..), number < 2));
     }
     for _ in 0..2 {
         let (load, seed) = (load.clone(), rng.u64(..));
-        writing.spawn_blocking(move || publishers::run(&load, seed));
+        writing.spawn_blocking(move || publishers::run(&load, addresses.http, seed));
     }
     let churning = spawn_blocking({
         let (load, seed) = (load.clone(), rng.u64(..));
-        move || churn::run(&load, seed)
+        move || churn::run(&load, addresses.kafka, seed)
     });
     let mut reading = JoinSet::new();
     for first in 0..2 {
-        reading.spawn(members::run(load.clone(), rng.u64(..), first, first == 0));
+        reading.spawn(load::read_as_member(load.clone(), rng.u64(..), first, first == 0));
     }
 
     let times = plan.times;
@@ -138,7 +142,7 @@ async fn campaign(plan: &Plan, data: &Path) -> Result<Summary> {
     if let Some(failure) = load.failures().first() {
         bail!("{failure}\n{}", broker.log());
     }
-    drain(&load).await.with_context(|| broker.log())?;
+    drain(&load, addresses).await.with_context(|| broker.log())?;
     load.end_reading();
     while reading.join_next().await.transpose()?.is_some() {}
 
@@ -152,7 +156,7 @@ async fn campaign(plan: &Plan, data: &Path) -> Result<Summary> {
     let reckoning = spawn_blocking({
         let load = load.clone();
         move || -> Result<(Report, u64)> {
-            let mut connection = KafkaConnection::open(load.addresses.kafka)?;
+            let mut connection = KafkaConnection::open(addresses.kafka)?;
             let found = read_everything(&mut connection)?;
             let report = load.writers().check(&found);
             let topics = churn::check(&churned, &mut connection)?;
@@ -173,8 +177,7 @@ async fn campaign(plan: &Plan, data: &Path) -> Result<Summary> {
 }
 
 /// Waits until the group was given everything.
-async fn drain(load: &Arc<Load>) -> Result<()> {
-    let addresses = load.addresses;
+async fn drain(load: &Arc<Load>, addresses: Addresses) -> Result<()> {
     let ends = spawn_blocking(move || -> Result<BTreeMap<Place, i64>> {
         let mut connection = KafkaConnection::open(addresses.kafka)?;
         (0..ORDERS_PARTITIONS)

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 
-use super::load::Load;
-use crate::broker_process::{BrokerProcess, Start};
+use crate::broker_process::{Addresses, BrokerProcess, Start};
+use crate::load::Load;
 
 /// How long a broker may take to be ready, on a machine that does other things as well.
 const READY_PATIENCE: Duration = Duration::from_secs(120);
@@ -30,9 +30,9 @@ pub(super) struct Done {
 
 /// How a broker under load is started. Groups form at once: a campaign has no time to wait for
 /// members that may still come.
-pub(super) fn start(data: &Path, load: &Load) -> Start {
+pub(super) fn start(data: &Path, addresses: Addresses) -> Start {
     let at_once = ["--set", "group.initial.rebalance.delay.ms=0"];
-    Start::serve(data).at(load.addresses).arguments(at_once)
+    Start::serve(data).at(addresses).arguments(at_once)
 }
 
 /// Kills `times` times, and leaves the broker running.

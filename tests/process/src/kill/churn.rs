@@ -1,6 +1,7 @@
 //! Topics that are created, filled, and deleted, while the broker dies in the middle of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 use towpath_protocol::ErrorCode;
 
-use super::load::Load;
 use crate::kafka::{KafkaConnection, Refused};
+use crate::load::Load;
 
 /// Topics that live at a time.
 const LIVING_MAX: usize = 6;
@@ -26,10 +27,10 @@ pub(super) struct Churned {
 }
 
 /// Creates, fills and deletes until writing ends.
-pub(super) fn run(load: &Load, seed: u64) -> Churned {
+pub(super) fn run(load: &Load, kafka: SocketAddr, seed: u64) -> Churned {
     let mut rng = Rng::with_seed(seed);
     let mut churned = Churned::default();
-    let mut link = Link { load, connection: None };
+    let mut link = Link { kafka, connection: None };
     for number in 0.. {
         if !load.is_writing() {
             break;
@@ -70,12 +71,12 @@ pub(super) fn check(churned: &Churned, connection: &mut KafkaConnection) -> Resu
 }
 
 /// A connection that is dialled again whenever it breaks.
-struct Link<'l> {
-    load: &'l Load,
+struct Link {
+    kafka: SocketAddr,
     connection: Option<KafkaConnection>,
 }
 
-impl Link<'_> {
+impl Link {
     fn step(&mut self, rng: &mut Rng, number: u64, churned: &mut Churned) -> Result<()> {
         if churned.living.len() < LIVING_MAX && rng.bool() {
             let name = format!("churn-{number}");
@@ -108,7 +109,7 @@ impl Link<'_> {
         let mut last = None;
         for _ in 0..ATTEMPTS_MAX {
             if self.connection.is_none() {
-                self.connection = KafkaConnection::open(self.load.addresses.kafka).ok();
+                self.connection = KafkaConnection::open(self.kafka).ok();
             }
             if let Some(connection) = &mut self.connection {
                 match work(connection) {

@@ -13,9 +13,6 @@
 mod campaign;
 mod chaos;
 mod churn;
-mod load;
-mod members;
 mod publishers;
-mod writers;
 
 pub use campaign::{Plan, Summary, run};

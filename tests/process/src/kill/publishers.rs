@@ -1,18 +1,18 @@
 //! Publishers: HTTP callers that repeat a message until they are answered, and sometimes once more.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use super::load::{Load, POSTS};
 use crate::history::{Fate, Stamp};
 use crate::http;
+use crate::load::{Load, POSTS};
 
 /// One publisher, until writing ends. The last message is still repeated until it is answered.
-pub(super) fn run(load: &Arc<Load>, seed: u64) {
+pub(super) fn run(load: &Load, http: SocketAddr, seed: u64) {
     let mut rng = Rng::with_seed(seed);
     let writer = load.writers().new_writer();
     let mut earlier: Option<(Value, Stamp)> = None;
@@ -25,9 +25,9 @@ pub(super) fn run(load: &Arc<Load>, seed: u64) {
             "producer_id": format!("publisher-{writer}"),
             "sequence": 3 * stamp.sequence,
         });
-        publish(load, &body, stamp);
+        publish(load, http, &body, stamp);
         match earlier.take() {
-            Some((body, stamp)) if rng.u8(..8) == 0 => publish(load, &body, stamp),
+            Some((body, stamp)) if rng.u8(..8) == 0 => publish(load, http, &body, stamp),
             _ => earlier = Some((body, stamp)),
         }
         thread::sleep(Duration::from_millis(rng.u64(..10)));
@@ -36,10 +36,10 @@ pub(super) fn run(load: &Arc<Load>, seed: u64) {
 
 /// Publishes until there is an answer. A repeat must be answered as the first time, which
 /// [`crate::history::WriterHistory::told`] checks.
-fn publish(load: &Load, body: &Value, stamp: Stamp) {
+fn publish(load: &Load, http: SocketAddr, body: &Value, stamp: Stamp) {
     let path = format!("/topics/{POSTS}/messages");
     for attempt in 0.. {
-        let answer = match http::post(load.addresses.http, &path, body) {
+        let answer = match http::post(http, &path, body) {
             Ok(answer) if answer.status < 500 => answer,
             // Down, or about to be.
             Ok(_) | Err(_) if attempt < 5_000 => {

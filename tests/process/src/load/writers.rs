@@ -1,7 +1,7 @@
 //! Writers: idempotent producers of our client, one after the other or for the whole campaign.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use tokio::task::JoinSet;
@@ -10,7 +10,7 @@ use towpath_client::{
     ProducerConfig,
 };
 
-use super::load::{EVENTS, EVENTS_PARTITIONS, Load, ORDERS, ORDERS_PARTITIONS};
+use super::{EVENTS, EVENTS_PARTITIONS, Load, Manners, ORDERS, ORDERS_PARTITIONS, is_passing};
 use crate::history::{Fate, Stamp};
 
 /// How many records a writer that does not last sends before it ends.
@@ -19,12 +19,12 @@ const SHORT_LIFE_RECORDS: std::ops::Range<u64> = 50..3_000;
 const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs one writer after the other until writing ends.
-pub(super) async fn run(load: Arc<Load>, seed: u64, lasts: bool) {
+pub(crate) async fn run(load: Arc<Load>, seed: u64, lasts: bool) {
     let mut rng = Rng::with_seed(seed);
     while load.is_writing() {
         if let Err(error) = write(&load, &mut rng, lasts).await {
             // A broker that is down is no failure; only being refused for ever is.
-            if !error.is_retriable() && !matches!(error, Error::TimedOut { .. }) {
+            if !is_passing(&error) {
                 load.fail(format!("a writer ended: {error}"));
                 return;
             }
@@ -37,7 +37,7 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
     let config = load.client_config().map_err(|e| Error::InvalidArgument(e.to_string()))?;
     let cluster = Cluster::connect(config).await?;
     let codec = Compression::ALL[rng.usize(..Compression::ALL.len())];
-    let producer = Producer::new(cluster, producer_config(codec, rng))?;
+    let producer = Producer::new(cluster, producer_config(load.manners, codec, rng))?;
     let writer = load.writers().new_writer();
     let life = if lasts { u64::MAX } else { rng.u64(SHORT_LIFE_RECORDS) };
 
@@ -51,14 +51,15 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
                 _ => (ORDERS, ORDERS_PARTITIONS),
             };
             let partition = rng.i32(0..partitions);
-            let stamp = load.writers().sending(topic, writer, Some(partition));
+            let stamp = load.sending(topic, writer, partition);
             let value = stamp.to_value(rng.usize(..400));
-            let record = OutgoingRecord::new(topic, value).partition(partition);
-            match producer.send(record).await {
-                Ok(delivery) => burst.push((topic, stamp, delivery)),
+            let way = OnItsWay { load: load.clone(), topic, stamp, sent: Instant::now() };
+            match producer.send(OutgoingRecord::new(topic, value).partition(partition)).await {
+                Ok(delivery) => burst.push((way, delivery)),
                 Err(error) => {
-                    load.writers().told(topic, stamp, fate_of(&Err(error.clone())));
-                    if !error.is_retriable() && !matches!(error, Error::TimedOut { .. }) {
+                    let is_refused = !is_passing(&error);
+                    way.answered(&Err(error.clone()));
+                    if is_refused {
                         load.fail(format!("{topic} {stamp} was not even taken: {error}"));
                         return Ok(());
                     }
@@ -66,13 +67,17 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
             }
             sent += 1;
         }
-        told.spawn(tell(load.clone(), burst));
-        tokio::time::sleep(Duration::from_millis(rng.u64(..20))).await;
+        told.spawn(tell(burst));
+        tokio::time::sleep(load.pause_max.mul_f64(rng.f64())).await;
         while told.try_join_next().is_some() {}
+        while load.is_pausing() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     // One in four ends as a crash would end it: what was not answered stays unknown.
-    if lasts || rng.u8(..4) != 0 {
+    let is_orderly = lasts || load.manners == Manners::Default;
+    if is_orderly || rng.u8(..4) != 0 {
         producer.close(CLOSE_PATIENCE).await?;
     } else {
         drop(producer);
@@ -81,7 +86,10 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
     Ok(())
 }
 
-fn producer_config(codec: Compression, rng: &mut Rng) -> ProducerConfig {
+fn producer_config(manners: Manners, codec: Compression, rng: &mut Rng) -> ProducerConfig {
+    if manners == Manners::Default {
+        return ProducerConfig { compression: codec, ..ProducerConfig::default() };
+    }
     ProducerConfig {
         compression: codec,
         linger: Duration::from_millis(rng.u64(..8)),
@@ -95,11 +103,33 @@ fn producer_config(codec: Compression, rng: &mut Rng) -> ProducerConfig {
     }
 }
 
+/// A record whose writer has no answer yet, and may never have one.
+struct OnItsWay {
+    load: Arc<Load>,
+    topic: &'static str,
+    stamp: Stamp,
+    sent: Instant,
+}
+
+impl OnItsWay {
+    fn answered(self, answer: &Result<Delivered, Error>) {
+        self.load.told(self.topic, self.stamp, fate_of(answer), self.sent);
+        if let Err(error) = answer {
+            self.load.gave_up(|| format!("{} {}: {error}", self.topic, self.stamp));
+        }
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.load.is_not_awaited_any_more();
+    }
+}
+
 /// Waits for the answers of a burst and notes them.
-async fn tell(load: Arc<Load>, burst: Vec<(&'static str, Stamp, DeliveryFuture)>) {
-    for (topic, stamp, delivery) in burst {
-        let answer = delivery.await;
-        load.writers().told(topic, stamp, fate_of(&answer));
+async fn tell(burst: Vec<(OnItsWay, DeliveryFuture)>) {
+    for (record, delivery) in burst {
+        record.answered(&delivery.await);
     }
 }
 

@@ -9,11 +9,11 @@ use towpath_client::{
     TopicPartition,
 };
 
-use super::load::{GROUP, Load, ORDERS};
+use super::{GROUP, Load, ORDERS};
 use crate::history::Place;
 
 /// Runs one member after the other until reading ends.
-pub(super) async fn run(load: Arc<Load>, seed: u64, first: u32, stays: bool) {
+pub(crate) async fn run(load: Arc<Load>, seed: u64, first: u32, stays: bool) {
     let mut rng = Rng::with_seed(seed);
     let mut member = first;
     while load.is_reading() {

@@ -1,0 +1,84 @@
+//! Lets things happen to a cluster of real brokers under load, and checks that it keeps its word.
+//! `cargo xtask cluster` runs it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use towpath_process::cluster::{Kind, Plan, missing, run, sweep_after};
+
+#[derive(Parser)]
+#[command(about = "Kill, pause, cut off, fill and damage three real brokers under load")]
+struct Arguments {
+    /// How often something goes wrong; with --rolling, rounds; with --flips, bits
+    #[arg(long, default_value_t = 24)]
+    times: u64,
+    /// Kills, pauses, cuts, full and slow disks; this is the default
+    #[arg(long)]
+    faults: bool,
+    /// Instead, restart one broker after the other, under clients with default settings
+    #[arg(long)]
+    rolling: bool,
+    /// Instead, flip bits in the files of one broker at a time
+    #[arg(long, conflicts_with = "rolling")]
+    flips: bool,
+    /// Where chance starts; every round of 24 uses the next seed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The longest a fault lasts, in seconds
+    #[arg(long, default_value_t = 20)]
+    hold: u64,
+    /// Go on with the campaign whose ledger is in this directory, also after failures
+    #[arg(long)]
+    campaign: Option<PathBuf>,
+    /// Where logs and data of a failed round are copied
+    #[arg(long, default_value = "target/cluster")]
+    keep: PathBuf,
+    /// Say whether it can run here, and nothing else
+    #[arg(long)]
+    probe: bool,
+    /// Take down what a run has built, once standard input ends
+    #[arg(long, hide = true)]
+    sweep_after: Option<u32>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(run) = arguments.sweep_after {
+        return finish(sweep_after(run).map(|()| String::new()));
+    }
+    if let Some(why) = missing() {
+        println!("{why}");
+        return ExitCode::from(2);
+    }
+    if arguments.probe {
+        return ExitCode::SUCCESS;
+    }
+    let kind = match (arguments.rolling, arguments.flips) {
+        (true, _) => Kind::Rolling,
+        (_, true) => Kind::Flips,
+        _ => Kind::Faults,
+    };
+    finish(run(&Plan {
+        kind,
+        times: arguments.times,
+        seed: arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 32)),
+        hold_max: Duration::from_secs(arguments.hold),
+        campaign: arguments.campaign,
+        keep: arguments.keep,
+    }))
+}
+
+fn finish(outcome: anyhow::Result<String>) -> ExitCode {
+    match outcome {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Rounds of cycles: in each cycle something goes wrong, is mended, and all is compared.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fastrand::Rng;
+
+use super::fault::Fault;
+use super::ledger::Ledger;
+use super::round::Round;
+use super::{flips, rolling};
+use crate::load::Manners;
+
+/// Cycles after which a fresh cluster begins: what is compared after each of them grows.
+const ROUND_CYCLES: u64 = 2 * Fault::ALL.len() as u64;
+
+/// What to do to the brokers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Kills, pauses, cuts, full and slow disks.
+    Faults,
+    /// Orderly restarts, one broker after the other.
+    Rolling,
+    /// Flipped bits in the files of one broker at a time.
+    Flips,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Faults => "faults",
+            Kind::Rolling => "rolling",
+            Kind::Flips => "flips",
+        }
+    }
+
+    fn manners(self) -> Manners {
+        match self {
+            Kind::Rolling => Manners::Default,
+            Kind::Faults | Kind::Flips => Manners::Quick,
+        }
+    }
+}
+
+/// How much of it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What.
+    pub kind: Kind,
+    /// How often: faults, rounds of restarts, or flips.
+    pub times: u64,
+    /// Decides what happens to whom; the load itself depends on timing as well.
+    pub seed: u64,
+    /// The longest a fault lasts.
+    pub hold_max: Duration,
+    /// Where the campaign's ledger is, and what is kept of failures; a campaign goes on after one.
+    pub campaign: Option<PathBuf>,
+    /// Where logs and data of a failed round are copied when there is no campaign.
+    pub keep: PathBuf,
+}
+
+/// Carries a plan out, and gives back what happened. An error is a broken promise.
+pub fn run(plan: &Plan) -> Result<String> {
+    let mut ledger = match &plan.campaign {
+        Some(directory) => Ledger::load(directory, plan.seed)?,
+        None => Ledger::begin(plan.seed),
+    };
+    while ledger.cycles < plan.times {
+        let cycles = ROUND_CYCLES.min(plan.times - ledger.cycles);
+        let (seed, began) = (ledger.seed, Instant::now());
+        let mut rng = Rng::with_seed(seed);
+        // Without a cluster there is nothing to go on with.
+        let cluster = Round::begin(plan.kind.manners(), &mut rng)?;
+        let outcome = round(plan, seed, cycles, &mut rng, cluster, &mut ledger);
+        ledger.seed += 1;
+        ledger.count(&format!("rounds: {}", plan.kind.name()), 1);
+        ledger.count("seconds", began.elapsed().as_secs());
+        if let Err(error) = outcome {
+            let error = error.context(format!(
+                "again: cargo xtask cluster --{} --times {} --seed {seed}",
+                plan.kind.name(),
+                plan.times
+            ));
+            ledger.failures.insert(seed, format!("{error:#}"));
+            let Some(directory) = &plan.campaign else { return Err(error) };
+            ledger.save(directory)?;
+            eprintln!("FAILED seed {seed}: {error:#}");
+            // Otherwise a round that fails in its first cycle is repeated for ever.
+            ledger.cycles += 1;
+        }
+        if let Some(directory) = &plan.campaign {
+            ledger.save(directory)?;
+            println!("{} cycles done, {} rounds failed", ledger.cycles, ledger.failures.len());
+        }
+    }
+    if !ledger.failures.is_empty() {
+        bail!("{}", ledger.summary());
+    }
+    Ok(ledger.summary())
+}
+
+fn round(
+    plan: &Plan,
+    seed: u64,
+    cycles: u64,
+    rng: &mut Rng,
+    mut round: Round,
+    ledger: &mut Ledger,
+) -> Result<()> {
+    let outcome = match plan.kind {
+        Kind::Faults => faults(plan, cycles, rng, &mut round, ledger),
+        Kind::Rolling => rolling::run(cycles, &mut round, ledger),
+        Kind::Flips => flips::run(cycles, rng, &mut round, ledger),
+    };
+    let place = plan.campaign.as_ref().unwrap_or(&plan.keep).join(format!("failed-{seed}"));
+    if let Err(error) = outcome {
+        return Err(kept(&round, &place, error));
+    }
+    ledger.absorb(&round.end(&place)?);
+    Ok(())
+}
+
+/// The error, with where to look.
+pub(super) fn kept(round: &Round, place: &Path, error: anyhow::Error) -> anyhow::Error {
+    match round.keep(place) {
+        Ok(()) => error.context(format!("logs and data are in {}", place.display())),
+        Err(why) => error.context(format!("logs and data could not be kept: {why:#}")),
+    }
+}
+
+fn faults(
+    plan: &Plan,
+    cycles: u64,
+    rng: &mut Rng,
+    round: &mut Round,
+    ledger: &mut Ledger,
+) -> Result<()> {
+    let mut order: Vec<Fault> = Vec::new();
+    while (order.len() as u64) < cycles {
+        let left = usize::try_from(cycles)?.saturating_sub(order.len());
+        let mut some = Fault::ALL[..left.min(Fault::ALL.len())].to_vec();
+        rng.shuffle(&mut some);
+        order.extend(some);
+    }
+    for fault in order {
+        if let Some(why) = fault.missing() {
+            println!("skipped  {fault}: {why}");
+            ledger.count(&format!("skipped: {fault}"), 1);
+        } else {
+            cycle(plan, fault, rng, round, ledger).with_context(|| format!("after: {fault}"))?;
+        }
+        ledger.cycles += 1;
+    }
+    Ok(())
+}
+
+fn cycle(
+    plan: &Plan,
+    fault: Fault,
+    rng: &mut Rng,
+    round: &mut Round,
+    ledger: &mut Ledger,
+) -> Result<()> {
+    thread::sleep(Duration::from_millis(rng.u64(200..1_000)));
+    let mut happening = Vec::new();
+    let first = (fault, rng.u64(..));
+    let second = (rng.u8(..3) == 0).then(|| (second(rng), rng.u64(..)));
+    for (fault, seed) in [first].into_iter().chain(second) {
+        let leaders = round.nodes.leaders();
+        let happened = fault.happen(&mut round.nodes, &mut Rng::with_seed(seed))?;
+        println!("{happened}");
+        let ended = happened.ended().iter().map(|id| i32::from(*id)).collect::<Vec<_>>();
+        let led = leaders.into_iter().filter(|(_, leader)| ended.contains(leader));
+        round.load.await_acks_of(led.map(|(place, _)| place));
+        happening.push(happened);
+        ledger.count(&format!("fault: {fault}"), 1);
+        thread::sleep(plan.hold_max.mul_f64(rng.f64()));
+    }
+    for happened in happening {
+        happened.mend(&round.nodes)?;
+    }
+    round.nodes.start_all()?;
+    let whole = round.settle()?;
+    println!(
+        "in sync after {} ms, {} acknowledged",
+        whole.as_millis(),
+        round.load.writers().acked()
+    );
+    ledger.time("all replicas in sync after all brokers were ready", whole);
+    for took in round.load.take_first_acks() {
+        ledger.time("first acknowledgement after a partition's leader ended", took);
+    }
+    Ok(())
+}
+
+/// Something that may happen on top of anything else.
+fn second(rng: &mut Rng) -> Fault {
+    let some = [Fault::KillOne, Fault::KillTwo, Fault::KillAll, Fault::KillStarting, Fault::Pause];
+    some[rng.usize(..some.len())]
+}

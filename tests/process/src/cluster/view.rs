@@ -1,0 +1,52 @@
+//! How a broker sees the cluster: who leads, and who is in sync.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use towpath_protocol::messages::{MetadataRequest, MetadataResponse};
+
+use crate::history::Place;
+use crate::kafka::KafkaConnection;
+
+/// One broker's answer.
+#[derive(Debug)]
+pub(super) struct View {
+    brokers: usize,
+    pub(super) leaders: BTreeMap<Place, i32>,
+    /// Partitions of which not all replicas are in sync, with what is known of them.
+    behind: Vec<String>,
+}
+
+impl View {
+    /// Asks.
+    pub(super) fn of(connection: &mut KafkaConnection) -> Result<View> {
+        let request = MetadataRequest { topics: None, ..MetadataRequest::default() };
+        let answer = connection.call(&request, 9)?;
+        let answer: MetadataResponse<'_> = answer.read()?;
+        let brokers = answer.brokers.len();
+        let mut view = View { brokers, leaders: BTreeMap::new(), behind: Vec::new() };
+        for topic in &answer.topics {
+            for partition in &topic.partitions {
+                let place = Place::new(topic.name.unwrap_or(""), partition.partition_index);
+                let (all, in_sync) = (&partition.replica_nodes, &partition.isr_nodes);
+                let leader = partition.leader_id;
+                if leader < 0 || in_sync.len() < all.len() {
+                    view.behind.push(format!("{place} led by {leader}, {in_sync:?} of {all:?}"));
+                }
+                view.leaders.insert(place, leader);
+            }
+        }
+        Ok(view)
+    }
+
+    /// What is not as it should be, for a cluster of so many brokers.
+    pub(super) fn lacks(&self, brokers: usize) -> Option<String> {
+        if self.brokers != brokers {
+            return Some(format!("{} brokers", self.brokers));
+        }
+        match self.behind.as_slice() {
+            [] => None,
+            [first, rest @ ..] => Some(format!("{first}, and {} more", rest.len())),
+        }
+    }
+}

@@ -409,9 +409,9 @@ impl World {
                 let term = self.truth.newest_term;
                 self.catalog.answer_leaves(change, delivery, &driver.image(), term)
             }
-            Some(Waiting::Offset { partition }) => {
-                let partition = *partition;
-                self.offset_leaves(id, partition, delivery)
+            Some(Waiting::Offset { partition, place }) => {
+                let (partition, place) = (*partition, *place);
+                self.offset_leaves(id, partition, place, delivery)
             }
             _ => Ok(()),
         }

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use towpath_broker::OFFSETS_TOPIC;
 use towpath_coordinator::groups::{
     CommitOffsets, CommitPartition, CommitTopic, FetchOffsets, FetchTopic, Reply, Request,
 };
@@ -111,7 +110,7 @@ impl World {
                     topics: Some(vec![topic]),
                     require_stable: true,
                 };
-                (Waiting::Offset { partition }, Request::FetchOffsets(fetch))
+                (Waiting::Offset { partition, place }, Request::FetchOffsets(fetch))
             }
         };
         self.committer.partitions.entry(partition).or_default().is_busy = true;
@@ -172,15 +171,13 @@ impl World {
         &mut self,
         from: towpath_model::BrokerId,
         partition: TopicPartition,
+        place: TopicPartition,
         delivery: &Delivery,
     ) -> Result<(), Violation> {
         let Delivery::Groups(Reply::FetchOffsets(topics)) = delivery else { return Ok(()) };
-        let leads_still = self.views.iter().any(|((id, place), view)| {
-            *id == from
-                && self.catalog.name_of(place.topic).is_some_and(|n| n.as_str() == OFFSETS_TOPIC)
-                && view.leads.is_some()
-                && view.leads == self.truth.newest(*place).map(|state| state.leader_epoch)
-        });
+        let led = self.views.get(&(from, place)).and_then(|view| view.leads);
+        let newest = self.truth.newest(place).map(|state| state.leader_epoch);
+        let leads_still = led.is_some() && led == newest;
         if !leads_still || !self.catalog.surely_exists(partition.topic) {
             return Ok(());
         }

@@ -65,7 +65,7 @@ pub(super) enum Waiting {
     ProducerId { producer: usize },
     Admin { change: u64 },
     Commit { partition: TopicPartition, offset: towpath_model::Offset },
-    Offset { partition: TopicPartition },
+    Offset { partition: TopicPartition, place: TopicPartition },
 }
 
 pub(super) struct World {
@@ -598,7 +598,7 @@ impl World {
             Waiting::Commit { partition, offset } => {
                 self.commit_answered(partition, offset, &delivery)
             }
-            Waiting::Offset { partition } => self.offset_answered(partition, &delivery),
+            Waiting::Offset { partition, .. } => self.offset_answered(partition, &delivery),
         }
     }
 
@@ -625,7 +625,7 @@ impl World {
             Waiting::Commit { partition, offset } => {
                 self.committer.gives_up(partition, Some(offset));
             }
-            Waiting::Offset { partition } => self.committer.gives_up(partition, None),
+            Waiting::Offset { partition, .. } => self.committer.gives_up(partition, None),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::*;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterOptions};
 use crate::wire::{Wire, batch, code};
 
 /// Moves the replicas of partition 0, or takes that back.
@@ -174,6 +174,12 @@ fn alter_broker(cluster: &Cluster, ask: i32, broker: &str, name: &str, value: &s
     code(answer.responses[0].error_code)
 }
 
+/// A cluster in which a busy machine does not make anybody lead instead of broker 1.
+fn patient_cluster() -> Cluster {
+    let properties = vec![("broker.session.timeout.ms", "60000")];
+    Cluster::start_with(3, ClusterOptions { properties, ..Default::default() })
+}
+
 /// Bytes of records that a move in these tests has to copy.
 const MOVED_BYTES: usize = 2_400_000;
 /// How many of them may come in a second: an answer alone may have a megabyte.
@@ -219,7 +225,7 @@ fn timed_move(cluster: &Cluster, topic: &str) -> Duration {
 
 #[test]
 fn a_move_is_fed_no_faster_than_the_cluster_allows() {
-    let cluster = Cluster::start();
+    let cluster = patient_cluster();
     filled_topic(&cluster, "slow");
     let set = alter_broker(&cluster, 2, "", "reassignment.max.bytes.per.second", RATE);
     assert_eq!(set, ErrorCode::None);
@@ -234,7 +240,7 @@ fn a_move_is_fed_no_faster_than_kafkas_tools_say() {
         ("leader.replication.throttled.replicas", "leader.replication.throttled.rate", "1"),
         ("follower.replication.throttled.replicas", "follower.replication.throttled.rate", "3"),
     ] {
-        let cluster = Cluster::start();
+        let cluster = patient_cluster();
         filled_topic(&cluster, "slow");
         let replicas = format!("0:{broker}");
         assert_eq!(cluster.connect(2).alter("slow", property, Some(&replicas)), ErrorCode::None);

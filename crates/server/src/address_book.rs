@@ -115,6 +115,7 @@ mod tests {
                 offline: Vec::new(),
                 fenced: false,
                 in_controlled_shutdown: false,
+                format_level: towpath_metadata::FORMAT_LEVEL,
                 drained: false,
             }));
         }

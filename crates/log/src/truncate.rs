@@ -51,7 +51,8 @@ impl<D: Disk> Log<D> {
     }
 
     /// Removes everything and begins anew at `offset`, where the leader's log begins; durable when
-    /// this returns. A crash leaves the log as it was, a prefix of it, or empty at either start.
+    /// this returns. A crash leaves the log as it was, a prefix of it, or empty at either start. Where
+    /// the log ends at `offset`, a crash never makes it end before: the leader may count on it.
     ///
     /// # Errors
     /// When the disk is full: the log is as it was. When the disk fails: then the directory has failed,
@@ -62,6 +63,11 @@ impl<D: Disk> Log<D> {
     pub fn begin_at(&mut self, offset: Offset) -> Result<(), LogError> {
         assert!(self.log_end <= offset);
         self.directory.check()?;
+        if self.log_end == offset {
+            let result = self.start_moves_to(offset);
+            self.assert_invariants();
+            return result;
+        }
         self.ensure_directory().inspect_err(|error| self.fail_unless_full(error))?;
         // First nothing is left, then it begins later: segments below a start that they do not
         // reach would be taken for a log that has lost its end.

@@ -127,13 +127,27 @@ impl EpochHistory {
         }
     }
 
+    /// Whether everything from `log_start_offset` on was written by later leaderships than `asked`.
+    /// Where it is not known who wrote the first records (damage), it was not.
+    #[must_use]
+    pub fn begins_after(&self, asked: LeaderEpoch, log_start_offset: Offset) -> bool {
+        let first = self.entries.first();
+        first.is_some_and(|first| asked < first.epoch && first.start <= log_start_offset)
+    }
+
     /// Forgets what lies before `log_start_offset`; the leadership that wrote the record there now
-    /// begins there.
+    /// begins there. Where it truly does, the one before is remembered too: who holds exactly the
+    /// records before the start ends with it, and agrees.
     pub fn truncate_from_start(&mut self, log_start_offset: Offset) {
         let later = self.entries.partition_point(|entry| entry.start <= log_start_offset);
         let Some(first) = later.checked_sub(1) else { return };
-        self.entries.drain(..first);
-        self.entries[0].start = log_start_offset;
+        if self.entries[first].start == log_start_offset && 0 < first {
+            self.entries.drain(..first - 1);
+            self.entries[0].start = Offset(log_start_offset.0 - 1);
+        } else {
+            self.entries.drain(..first);
+            self.entries[0].start = log_start_offset;
+        }
     }
 
     /// Forgets leaderships that began at or after `end`: what they wrote has been cut off.
@@ -189,6 +203,20 @@ mod tests {
     }
 
     #[test]
+    fn a_start_where_a_leadership_began_remembers_the_one_before() {
+        let mut history = history(&[(2, 0), (5, 40), (6, 97)]);
+        for _ in 0..2 {
+            history.truncate_from_start(Offset(97));
+            assert_eq!(ends(&history, 5), Some((5, 97)), "exactly as before");
+            let begins_after = |epoch| history.begins_after(LeaderEpoch(epoch), Offset(97));
+            assert!(begins_after(4) && !begins_after(5));
+            assert_eq!(history.entries().len(), 2);
+        }
+        history.truncate_from_start(Offset(98));
+        assert!(history.begins_after(LeaderEpoch(5), Offset(98)));
+    }
+
+    #[test]
     fn truncation_keeps_what_is_left_of_the_log() {
         let mut history = history(&[(2, 0), (5, 40), (6, 97)]);
         history.truncate_from_start(Offset(50));
@@ -197,6 +225,8 @@ mod tests {
         assert_eq!(history.entries().len(), 1);
         assert_eq!(history.epoch_of(Offset(60)), Some(LeaderEpoch(5)));
         assert_eq!(history.epoch_of(Offset(10)), None);
+        let begins_after = |epoch, start| history.begins_after(LeaderEpoch(epoch), Offset(start));
+        assert!(begins_after(4, 50) && !begins_after(5, 50) && !begins_after(4, 49));
         history.truncate_from_end(Offset(50));
         assert_eq!(history.latest(), None);
     }

@@ -39,6 +39,13 @@ pub enum FetchRefusal {
         /// First offset not yet written here.
         log_end_offset: Offset,
     },
+    /// Its log has no record in common with what this one keeps: it ends before this one starts, or
+    /// all of it was written before the first leadership that is known here.
+    #[error("no record of the log is left in this one, which starts at {log_start_offset}")]
+    LeftBehind {
+        /// First offset here.
+        log_start_offset: Offset,
+    },
     /// Its log is not a prefix of this one.
     #[error("the logs do not agree: leader epoch {epoch} ends at {end} here")]
     Diverging {

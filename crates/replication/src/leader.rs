@@ -271,7 +271,8 @@ impl Leader {
         if asked == self.leader_epoch {
             return Some((asked, self.log_end_offset));
         }
-        self.epochs.end_offset_of(asked, self.log_end_offset)
+        let (epoch, end) = self.epochs.end_offset_of(asked, self.log_end_offset)?;
+        Some((epoch, end.max(self.log_start_offset)))
     }
 
     /// First offset that is not committed; readers get what lies before it.

@@ -78,11 +78,16 @@ pub enum AnswerKind {
     },
     /// The leader has nothing at `from`.
     OutOfRange {
-        /// Base offset of the first batch it keeps: where a replica may begin.
-        begin: Offset,
         /// First offset it has not written.
         log_end_offset: Offset,
     },
     /// The position is refused: another leadership, not a replica, nonsense. Ask again later.
     Refused,
+    /// The follower's log and what the leader keeps have no record in common: the follower drops
+    /// everything and begins at `begin`. What it holds before that has been deleted by the leader, what
+    /// it holds behind it was never committed.
+    BeginAnew {
+        /// Base offset of the first batch the leader keeps, which may lie before its log start.
+        begin: Offset,
+    },
 }

@@ -82,8 +82,8 @@ pub enum ReplicaStep {
     Told,
     /// Cut the log to this offset, call [`Replica::truncated`], and ask again.
     TruncateTo(Offset),
-    /// The leader's log begins later than this one ends: drop everything, begin there, call
-    /// [`Replica::started_at`], and ask again.
+    /// No record of this log is left in the leader's, and none lies behind the offset: drop everything,
+    /// begin there, call [`Replica::started_at`], and ask again.
     StartAt(Offset),
     /// The leader cannot answer now: ask again after a while.
     Wait,
@@ -102,6 +102,17 @@ pub enum ReplicaContradiction {
     BelowHighWatermark {
         /// Where the logs would agree.
         end: Offset,
+        /// What this replica knows to be committed.
+        high_watermark: Offset,
+    },
+    /// It keeps nothing of what is committed here, and nobody has deleted it.
+    #[error(
+        "the leader's log begins at {begin} and shares no record with this one, of which everything \
+         below {high_watermark} is committed"
+    )]
+    Forgotten {
+        /// Where the leader's log begins.
+        begin: Offset,
         /// What this replica knows to be committed.
         high_watermark: Offset,
     },
@@ -233,8 +244,15 @@ impl Replica {
             AnswerKind::Nothing => ReplicaStep::Told,
             AnswerKind::Refused => ReplicaStep::Wait,
             AnswerKind::Diverging { epoch, end } => self.cut_for(epoch, end),
-            AnswerKind::OutOfRange { begin, log_end_offset } => {
-                self.place_in(begin, log_end_offset)
+            AnswerKind::BeginAnew { begin } => self.begin_anew(begin),
+            AnswerKind::OutOfRange { log_end_offset: end } => {
+                let high_watermark = self.high_watermark;
+                if high_watermark <= end {
+                    return ReplicaStep::Wait;
+                }
+                let contradiction =
+                    ReplicaContradiction::BelowHighWatermark { end, high_watermark };
+                ReplicaStep::Contradiction(contradiction)
             }
         }
     }
@@ -260,18 +278,21 @@ impl Replica {
         ReplicaStep::TruncateTo(to)
     }
 
-    fn place_in(&self, begin: Offset, log_end_offset: Offset) -> ReplicaStep {
-        let high_watermark = self.high_watermark;
-        if self.log_end_offset < begin {
-            // Everything here is committed and has been deleted there, or is not part of that log.
-            return ReplicaStep::StartAt(begin);
-        }
-        if log_end_offset < high_watermark {
-            let end = log_end_offset;
-            let contradiction = ReplicaContradiction::BelowHighWatermark { end, high_watermark };
+    /// The leader keeps no record of this log. What lies before `begin` has been deleted there, and
+    /// what lies behind it was never committed: that goes first, so that this broker, if it counts as
+    /// in sync, at no moment has a log that ends before what is committed.
+    fn begin_anew(&self, begin: Offset) -> ReplicaStep {
+        let (start, end) = (self.log_start_offset, self.log_end_offset);
+        if begin < end && begin < self.high_watermark {
+            let high_watermark = self.high_watermark;
+            let contradiction = ReplicaContradiction::Forgotten { begin, high_watermark };
             return ReplicaStep::Contradiction(contradiction);
         }
-        ReplicaStep::Wait
+        match begin {
+            begin if begin < end => ReplicaStep::TruncateTo(begin),
+            begin if begin == start => ReplicaStep::Wait,
+            begin => ReplicaStep::StartAt(begin),
+        }
     }
 
     /// A batch of the leader has been written to this broker's log. `starts` is what came with it:

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use towpath_broker::peer::Fed;
-use towpath_log::ReadError;
 use towpath_log::disk::Disk;
-use towpath_model::{BrokerEpoch, BrokerId, TopicPartition};
+use towpath_log::{Log, ReadError};
+use towpath_model::{BrokerEpoch, BrokerId, Offset, TopicPartition};
 use towpath_replication::{AnswerKind, Incarnation, ReplicaAnswer, ReplicaGrant, ReplicaPosition};
 
 use super::throttle::Pace;
@@ -71,6 +71,11 @@ enum Portion {
     Some(Fed),
 }
 
+/// Where a replica that has nothing of this log begins.
+fn first_batch_offset<D: Disk>(log: &Log<D>) -> Offset {
+    log.first_batch_offset().unwrap_or(log.log_start_offset())
+}
+
 impl<D: Disk> Slot<D> {
     /// Positions of followers behind which there are records now.
     pub(crate) fn take_fed(&mut self) -> Vec<(BrokerId, ReplicaPosition)> {
@@ -113,8 +118,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                         }
                     }
                     Err(refusal) => {
-                        let begin = slot.log.first_batch_offset();
-                        let begin = begin.unwrap_or(slot.log.log_start_offset());
+                        let begin = first_batch_offset(&slot.log);
                         let leader = slot.partition.leader().expect("asked above");
                         answers.push((*id, leader.answer_to_refused(position, refusal, begin)));
                     }
@@ -273,11 +277,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             Ok(Some(slice)) => slice,
             Ok(None) => return Portion::None,
             Err(ReadError::NotResident) => return Portion::Cold,
-            // A replica that holds nothing asks from anywhere, and is told where to begin.
+            // A replica that holds nothing asks from anywhere, and is told where to begin; so is one
+            // whose records have been deleted since it asked.
             Err(ReadError::OutOfRange { end, .. }) => {
-                let begin = slot.log.first_batch_offset();
-                let begin = begin.unwrap_or(slot.log.log_start_offset());
-                let kind = AnswerKind::OutOfRange { begin, log_end_offset: end };
+                let begin = first_batch_offset(&slot.log);
+                let kind = match position.from < begin {
+                    true => AnswerKind::BeginAnew { begin },
+                    false => AnswerKind::OutOfRange { log_end_offset: end },
+                };
                 let answer = leader.answer(position, kind);
                 return Portion::Some(Fed { partition: id, answer, batches: Bytes::new() });
             }

@@ -314,6 +314,33 @@ fn a_log_begins_anew_wherever_it_stops() {
     assert_eq!(has_begun, [true, true]);
 }
 
+/// A leader may count on a replica whose log ends where it is to begin anew.
+#[test]
+fn a_log_that_begins_anew_at_its_end_never_ends_before() {
+    let batches = compacted();
+    let mut seen = [false; 2];
+    for (calls, seed) in (1..30).flat_map(|calls| (0..6).map(move |seed| (calls, seed))) {
+        let disk = MemoryDisk::default();
+        let (directory, _) = open(&disk);
+        let (mut log, _) = open_log(&directory, 0);
+        append_all(&mut log, &batches.concat(), &[]).unwrap();
+        commit(&directory, &mut [&mut log]);
+        let end = log.log_end_offset();
+        disk.stop_after(calls);
+        let begun = log.begin_at(end).is_ok();
+        drop((log, directory));
+        disk.power_cut(&mut Dice(seed));
+        let (directory, _) = open(&disk);
+        let (log, _) = open_log(&directory, 0);
+        let about = format!("stopped at {calls}, seed {seed}");
+        assert_eq!(log.log_end_offset(), end, "{about}");
+        let is_anew = log.log_start_offset() == end;
+        assert!(is_anew || (!begun && log.log_start_offset() == Offset(0)), "{about}");
+        seen[usize::from(is_anew)] = true;
+    }
+    assert_eq!(seen, [true, true]);
+}
+
 #[test]
 fn a_log_without_a_file_begins_anywhere() {
     let disk = MemoryDisk::default();

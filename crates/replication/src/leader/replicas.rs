@@ -27,8 +27,8 @@ impl Leader {
     /// A follower asks for what follows its position, which is also a report.
     ///
     /// # Errors
-    /// [`FetchRefusal`]; of these `Diverging` and `OffsetOutOfRange` are answers that help the
-    /// follower on.
+    /// [`FetchRefusal`]; of these `Diverging`, `LeftBehind` and `OffsetOutOfRange` are answers that
+    /// help the follower on.
     pub fn replica_asks(
         &mut self,
         now: Now,
@@ -92,7 +92,11 @@ impl Leader {
         Ok(())
     }
 
-    fn check_position(&self, position: &ReplicaPosition) -> Result<(), FetchRefusal> {
+    /// Whether a position is that of a log which is a prefix of this one. Changes nothing.
+    ///
+    /// # Errors
+    /// [`FetchRefusal`].
+    pub fn check_position(&self, position: &ReplicaPosition) -> Result<(), FetchRefusal> {
         let &ReplicaPosition { leader_epoch, from, last_epoch, durable_offset } = position;
         if from < durable_offset || Some(leader_epoch) < last_epoch {
             return Err(FetchRefusal::Contradiction);
@@ -109,12 +113,18 @@ impl Leader {
         };
         // Without a batch it begins where it was told to, at the base of the first batch here, which
         // may lie before the log start. Whether the log has anything there the log knows.
+        let left_behind = FetchRefusal::LeftBehind { log_start_offset: self.log_start_offset };
         if from < self.log_start_offset && last_epoch.is_some() {
-            return Err(out_of_range);
+            return Err(left_behind);
         }
         if let Some(last_epoch) = last_epoch
             && !mutant::is_on(Mutant::NoDivergenceCheck)
         {
+            // Where that leadership ended is not known any more: it may have been before the log
+            // start, and what the follower has from there up to the start was never committed.
+            if self.epochs.begins_after(last_epoch, self.log_start_offset) {
+                return Err(left_behind);
+            }
             let ended = self.end_offset_of_epoch(last_epoch);
             let (epoch, end) = ended.ok_or(FetchRefusal::Contradiction)?;
             if epoch != last_epoch || end < from {
@@ -151,8 +161,9 @@ impl Leader {
     ) -> ReplicaAnswer {
         let kind = match refusal {
             FetchRefusal::Diverging { epoch, end } => AnswerKind::Diverging { epoch, end },
+            FetchRefusal::LeftBehind { .. } => AnswerKind::BeginAnew { begin },
             FetchRefusal::OffsetOutOfRange { log_end_offset, .. } => {
-                AnswerKind::OutOfRange { begin, log_end_offset }
+                AnswerKind::OutOfRange { log_end_offset }
             }
             _ => AnswerKind::Refused,
         };

@@ -1,7 +1,7 @@
 //! See `tests/`: scenarios and properties; here are the cases that panic by design.
 
 use super::*;
-use crate::{EpochStart, Incarnation, ReplicaPosition};
+use crate::{AnswerKind, EpochStart, FetchRefusal, Incarnation, ReplicaPosition};
 
 fn start() -> LeaderStart {
     LeaderStart {
@@ -27,6 +27,41 @@ fn a_new_leader_keeps_the_high_watermark_it_knew() {
     assert_eq!(Leader::new(start()).high_watermark(), Offset(12));
     let beyond = LeaderStart { high_watermark: Offset(99), ..start() };
     assert_eq!(Leader::new(beyond).high_watermark(), Offset(20));
+}
+
+/// Epoch 1 wrote up to somewhere before 40, epoch 2 goes on; records before 50 have been deleted.
+#[test]
+fn a_follower_of_which_nothing_is_kept_begins_anew() {
+    let entries = [(1, 0), (2, 40)]
+        .map(|(epoch, start)| EpochStart { epoch: LeaderEpoch(epoch), start: Offset(start) });
+    let mut leader = Leader::new(LeaderStart {
+        log_start_offset: Offset(0),
+        log_end_offset: Offset(90),
+        durable_offset: Offset(90),
+        high_watermark: Offset(90),
+        epochs: EpochHistory::from_entries(entries),
+        ..start()
+    });
+    let at = |from, epoch: i32| ReplicaPosition {
+        leader_epoch: LeaderEpoch(3),
+        from: Offset(from),
+        last_epoch: Some(LeaderEpoch(epoch)),
+        durable_offset: Offset(from),
+    };
+    leader.log_start_moved(Offset(40));
+    let left_behind: fn(i64) -> Result<(), FetchRefusal> =
+        |start| Err(FetchRefusal::LeftBehind { log_start_offset: Offset(start) });
+    assert_eq!(leader.check_position(&at(40, 1)), Ok(()), "that is where epoch 1 ended");
+    assert_eq!(leader.check_position(&at(40, 0)), left_behind(40));
+    leader.log_start_moved(Offset(50));
+    // Records of epoch 1 from 40 on were never committed, also where they end at the start.
+    for (from, epoch) in [(45, 1), (50, 1), (60, 1), (49, 2)] {
+        assert_eq!(leader.check_position(&at(from, epoch)), left_behind(50), "{from} of {epoch}");
+    }
+    assert_eq!(leader.check_position(&at(50, 2)), Ok(()));
+    let refusal = FetchRefusal::LeftBehind { log_start_offset: Offset(50) };
+    let answer = leader.answer_to_refused(&at(60, 1), refusal, Offset(48));
+    assert_eq!(answer.kind, AnswerKind::BeginAnew { begin: Offset(48) });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use towpath_model::Timestamp;
 use towpath_records::{BatchBuilder, Compression, set_base_offset, set_leader_epoch};
 
 use super::*;
-use AnswerKind::{Batches, Diverging, Nothing, OutOfRange, Refused};
+use AnswerKind::{Batches, BeginAnew, Diverging, Nothing, OutOfRange, Refused};
 
 /// Epoch 1 wrote `[0, 10)`, epoch 3 `[10, 20)`; committed up to 8, as far as is known here.
 fn replica() -> Replica {
@@ -106,18 +106,36 @@ fn a_log_is_cut_where_the_two_agree_and_never_below_what_is_committed() {
 
 #[test]
 fn a_log_that_the_leader_has_left_behind_begins_anew() {
-    let out_of_range = |begin, end| {
-        let kind = OutOfRange { begin: Offset(begin), log_end_offset: Offset(end) };
-        replica().judge(&answer(kind))
-    };
-    assert_eq!(out_of_range(30, 50), ReplicaStep::StartAt(Offset(30)));
-    assert_eq!(out_of_range(20, 50), ReplicaStep::Wait);
-    assert!(matches!(out_of_range(0, 7), ReplicaStep::Contradiction(_)));
+    let begin_anew = |begin| replica().judge(&answer(BeginAnew { begin: Offset(begin) }));
+    assert_eq!(begin_anew(30), ReplicaStep::StartAt(Offset(30)));
+    // The leader's log starts inside of the batch that begins where this log ends: it is no part of
+    // that log, and does not become one by waiting.
+    assert_eq!(begin_anew(20), ReplicaStep::StartAt(Offset(20)));
+    // Written by a leadership that the leader knows no more, and never committed.
+    assert_eq!(begin_anew(12), ReplicaStep::TruncateTo(Offset(12)));
+    assert_eq!(begin_anew(8), ReplicaStep::TruncateTo(Offset(8)));
+    assert!(matches!(begin_anew(7), ReplicaStep::Contradiction(_)));
     let mut replica = replica();
     replica.started_at(Offset(30), Producers::new(10));
     let position = replica.position();
     assert_eq!((position.from, position.last_epoch), (Offset(30), None));
     assert_eq!((replica.high_watermark(), replica.durable_offset()), (Offset(30), Offset(30)));
+}
+
+#[test]
+fn a_log_that_begins_where_it_was_told_to_waits() {
+    let mut replica = replica();
+    replica.started_at(Offset(30), Producers::new(10));
+    let kind = BeginAnew { begin: Offset(30) };
+    let again = ReplicaAnswer { from: Offset(30), last_epoch: None, ..answer(kind) };
+    assert_eq!(replica.judge(&again), ReplicaStep::Wait);
+}
+
+#[test]
+fn an_offset_at_which_the_leader_has_nothing_is_asked_for_again() {
+    let out_of_range = |end| replica().judge(&answer(OutOfRange { log_end_offset: Offset(end) }));
+    assert_eq!(out_of_range(50), ReplicaStep::Wait);
+    assert!(matches!(out_of_range(7), ReplicaStep::Contradiction(_)));
 }
 
 #[test]

@@ -243,13 +243,11 @@ impl Machine {
                 process.armed.insert(follower.broker, (*position, Offset(-1)));
                 return;
             }
-            Ok(_) => {
-                let log_end_offset = leader.log_end_offset();
-                leader.answer(position, AnswerKind::OutOfRange { begin, log_end_offset })
-            }
+            Ok(_) => leader.answer(position, AnswerKind::BeginAnew { begin }),
             Err(refusal) => {
                 context.events.note(match refusal {
                     FetchRefusal::Diverging { .. } => "follower: position diverges",
+                    FetchRefusal::LeftBehind { .. } => "follower: left behind",
                     FetchRefusal::StaleBrokerEpoch { .. } => "leader: stale incarnation refused",
                     FetchRefusal::UnknownLeaderEpoch { .. } => "leader: zombie refused",
                     _ => "leader: position refused",

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use towpath_coordinator::groups::{self, Groups, Readers};
 use towpath_coordinator::publishers::{self, Publishers};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{
     BrokerId, Durability, KeyValue, LeaderEpoch, Now, Offset, Time, Token, TopicPartition,
 };
@@ -196,6 +197,18 @@ impl Partition {
         with_core!(&self.role, core => core.log_start_offset())
     }
 
+    /// Where the logs of all who count for the high watermark start, at the least; where this broker
+    /// follows, its own start.
+    pub fn low_watermark(&self) -> Offset {
+        self.leader().map_or_else(|| self.log_start_offset(), Leader::low_watermark)
+    }
+
+    /// Where this log should start, if that is later than it does: others have deleted records that
+    /// are still here.
+    pub fn wanted_log_start(&self) -> Option<Offset> {
+        with_core!(&self.role, core => core.wanted_log_start())
+    }
+
     /// First offset that is not known to be committed.
     pub fn high_watermark(&self) -> Offset {
         with_core!(&self.role, core => core.high_watermark())
@@ -310,6 +323,8 @@ impl Partition {
         let reached = match condition {
             Condition::HighWatermark(offset) => offset <= self.high_watermark(),
             Condition::Durable(offset) => offset <= self.durable_offset(),
+            Condition::LogStarts(_) if mutant::is_on(Mutant::DeletionAnsweredEarly) => true,
+            Condition::LogStarts(offset) => offset <= self.low_watermark(),
         };
         if !reached {
             self.watches.add(token, condition);
@@ -488,7 +503,10 @@ impl Partition {
     /// replies that rest on it, so that who is told of a topic finds it.
     fn settle(&mut self, out: &mut Vec<Output>) {
         let high_watermark = self.high_watermark();
-        let woken = self.watches.reached(high_watermark, self.durable_offset());
+        let mut woken = self.watches.reached(high_watermark, self.durable_offset());
+        if self.watches.wait_for_log_starts() {
+            woken.extend(self.watches.starts_reached(self.low_watermark()));
+        }
         out.extend(woken.into_iter().map(|token| Output::Wake(token, Outcome::Reached)));
         match &mut self.state {
             State::None => {}

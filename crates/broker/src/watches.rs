@@ -15,6 +15,8 @@ pub enum Condition {
     HighWatermark(Offset),
     /// The leader's own durable offset.
     Durable(Offset),
+    /// The log starts of the leader and of every in-sync replica.
+    LogStarts(Offset),
 }
 
 /// How a wait ended.
@@ -33,6 +35,7 @@ pub enum Outcome {
 pub(crate) struct Watches {
     high_watermark: BTreeMap<(Offset, Token), ()>,
     durable: BTreeMap<(Offset, Token), ()>,
+    log_starts: BTreeMap<(Offset, Token), ()>,
 }
 
 impl Watches {
@@ -40,6 +43,7 @@ impl Watches {
         match condition {
             Condition::HighWatermark(offset) => self.high_watermark.insert((offset, token), ()),
             Condition::Durable(offset) => self.durable.insert((offset, token), ()),
+            Condition::LogStarts(offset) => self.log_starts.insert((offset, token), ()),
         };
     }
 
@@ -48,11 +52,12 @@ impl Watches {
         match condition {
             Condition::HighWatermark(offset) => self.high_watermark.remove(&(offset, token)),
             Condition::Durable(offset) => self.durable.remove(&(offset, token)),
+            Condition::LogStarts(offset) => self.log_starts.remove(&(offset, token)),
         };
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.high_watermark.len() + self.durable.len()
+        self.high_watermark.len() + self.durable.len() + self.log_starts.len()
     }
 
     /// Takes out every token whose condition holds now.
@@ -62,11 +67,24 @@ impl Watches {
         tokens
     }
 
+    /// Whether anybody waits for log starts.
+    pub(crate) fn wait_for_log_starts(&self) -> bool {
+        !self.log_starts.is_empty()
+    }
+
+    /// Takes out every token that waits for log starts up to `low_watermark`.
+    pub(crate) fn starts_reached(&mut self, low_watermark: Offset) -> Vec<Token> {
+        take_up_to(&mut self.log_starts, low_watermark)
+    }
+
     /// Takes out every token.
     pub(crate) fn drain(&mut self) -> Vec<Token> {
         let high_watermark = std::mem::take(&mut self.high_watermark);
         let durable = std::mem::take(&mut self.durable);
-        high_watermark.into_keys().chain(durable.into_keys()).map(|(_, token)| token).collect()
+        let log_starts = std::mem::take(&mut self.log_starts);
+        let all =
+            high_watermark.into_keys().chain(durable.into_keys()).chain(log_starts.into_keys());
+        all.map(|(_, token)| token).collect()
     }
 }
 
@@ -93,6 +111,11 @@ mod tests {
         assert_eq!(watches.reached(Offset(9), Offset(4)), vec![]);
         assert_eq!(watches.reached(Offset(10), Offset(5)), vec![Token(1), Token(3)]);
         assert_eq!(watches.reached(Offset(10), Offset(5)), vec![]);
+        watches.add(Token(4), Condition::LogStarts(Offset(7)));
+        assert!(watches.wait_for_log_starts());
+        assert_eq!(watches.starts_reached(Offset(6)), vec![]);
+        assert_eq!(watches.starts_reached(Offset(7)), vec![Token(4)]);
+        assert!(!watches.wait_for_log_starts());
         assert_eq!(watches.drain(), vec![Token(2)]);
     }
 }

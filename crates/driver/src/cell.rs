@@ -47,6 +47,8 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) config: Arc<TopicConfig>,
     /// The partition is on the list of the next sync round.
     pub(crate) awaits_sync: bool,
+    /// The partition is on the list of those whose start is to follow that of others.
+    pub(crate) awaits_start: bool,
     /// The partition is on the list of those whose snapshot is due.
     pub(crate) awaits_snapshot: bool,
     /// The deadline that the driver has noted for the partition.
@@ -109,6 +111,7 @@ impl<D: Disk> Cell<D> {
             log,
             config,
             awaits_sync: false,
+            awaits_start: false,
             awaits_snapshot: false,
             scheduled: None,
             closed: false,

@@ -203,7 +203,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     /// Deletes the records below `before` (`None`: below the high watermark). Returns the new log
-    /// start offset, which is durable then.
+    /// start offset, which is durable here then. Other replicas follow:
+    /// [`towpath_broker::Condition::LogStarts`] is to be waited for.
     ///
     /// # Errors
     /// [`DeleteRecordsRefusal`].

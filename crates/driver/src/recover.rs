@@ -248,8 +248,13 @@ pub(crate) fn producers_at_risk<D: Disk>(slot: &Slot<D>, to: Offset) -> Option<V
 /// Payload of a partition's snapshot file: `version u8, producers length u32, producers,
 /// entries u32, (epoch i32, start offset i64)*`, big endian.
 pub(crate) fn encode_snapshot(partition: &Partition) -> Vec<u8> {
-    let producers = partition.producers().encode();
-    let entries = partition.epochs().entries();
+    encode_producers(partition.producers(), partition.epochs())
+}
+
+/// The same of a log that begins, where nothing but its producers is known.
+pub(crate) fn encode_producers(producers: &Producers, epochs: &EpochHistory) -> Vec<u8> {
+    let producers = producers.encode();
+    let entries = epochs.entries();
     let mut payload = vec![SNAPSHOT_VERSION];
     let length = u32::try_from(producers.len()).expect("producers per partition are bounded");
     payload.extend_from_slice(&length.to_be_bytes());

@@ -20,6 +20,9 @@ use crate::replicas::{Positions, collect};
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
 
+/// Most log starts that move in one round.
+const STARTS_MAX: usize = 16;
+
 /// What one round did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SyncReport {
@@ -35,6 +38,8 @@ pub struct SyncReport {
 /// them: taken under each partition's lock, durable, published.
 pub struct Round<D: Disk> {
     volume: VolumeIndex,
+    /// Partitions whose start is to follow that of others.
+    starts: Vec<Arc<Cell<D>>>,
     /// What the metadata quorum has in it.
     quorum: Option<QuorumRound<D>>,
     /// Whose bytes they are; the other two follow its order.
@@ -59,7 +64,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// Whether a round in this data directory would have work.
     pub fn has_unsynced_in(&self, volume: VolumeIndex) -> bool {
-        !self.volume(volume).unsynced.lock().expect("no panic holds the list").is_empty()
+        let is_empty = |list: &Mutex<Vec<Arc<Cell<D>>>>| {
+            list.lock().expect("no panic holds the list").is_empty()
+        };
+        let lists = self.volume(volume);
+        !is_empty(&lists.unsynced)
+            || !is_empty(&lists.starts_due)
             || volume == VolumeIndex::FIRST && self.quorum.lock().awaits_sync
     }
 
@@ -105,6 +115,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let waiting = std::mem::take(&mut *unsynced.lock().expect("no panic holds the list"));
         let mut round = Round {
             volume,
+            starts: self.take_starts(volume),
             quorum: self.begin_quorum_round(volume),
             cells: Vec::new(),
             dirty: Vec::new(),
@@ -130,19 +141,31 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
         }
         self.tell_durable(positions.into_inner().expect("no panic holds a list of positions"));
-        if !round.dirty.is_empty() || round.quorum.is_some() {
+        if !round.dirty.is_empty() || !round.starts.is_empty() || round.quorum.is_some() {
             self.volume(volume).round_begins(self.clock.now().time);
         }
         round
     }
 
+    /// A few of the starts that are due: others wait for this round.
+    fn take_starts(&self, volume: VolumeIndex) -> Vec<Arc<Cell<D>>> {
+        let due = &self.volume(volume).starts_due;
+        let mut due = due.lock().expect("no panic holds the list");
+        let left = due.len().saturating_sub(STARTS_MAX);
+        if 0 < left {
+            self.clock.sync_wanted(volume);
+        }
+        due.split_off(left)
+    }
+
     /// Lets the disk make it durable, with no partition's lock held. Nobody hears of it yet.
     pub fn commit_round(&self, round: &mut Round<D>) {
         let mut dirty = std::mem::take(&mut round.dirty);
-        if dirty.is_empty() && round.quorum.is_none() {
+        if dirty.is_empty() && round.starts.is_empty() && round.quorum.is_none() {
             return;
         }
         let began = self.clock.now().time;
+        self.follow_log_starts(&std::mem::take(&mut round.starts));
         let directory = &self.volume(round.volume).directory;
         let mut has_entries = false;
         if let Some(quorum) = &mut round.quorum {

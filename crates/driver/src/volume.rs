@@ -73,6 +73,8 @@ pub(crate) struct Volume<D: Disk> {
     pub(crate) directory: DataDirectory<D>,
     /// Partitions whose newest records wait for a sync round.
     pub(crate) unsynced: Mutex<Vec<Arc<Cell<D>>>>,
+    /// Partitions whose start is to follow where others have deleted records, in a round.
+    pub(crate) starts_due: Mutex<Vec<Arc<Cell<D>>>>,
     /// Relaxed partitions with unsynced records; the upkeep flushes them.
     pub(crate) unflushed: Mutex<Vec<Arc<Cell<D>>>>,
     /// Partitions whose snapshot the upkeep saves.
@@ -126,6 +128,7 @@ impl<D: Disk> Volume<D> {
             path,
             directory,
             unsynced: Mutex::default(),
+            starts_due: Mutex::default(),
             unflushed: Mutex::default(),
             unsnapped: Mutex::default(),
             doomed: Mutex::default(),

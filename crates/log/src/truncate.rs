@@ -51,7 +51,8 @@ impl<D: Disk> Log<D> {
     }
 
     /// Removes everything and begins anew at `offset`, where the leader's log begins; durable when
-    /// this returns. A crash leaves the log as it was, a prefix of it, or empty at either start. Where
+    /// this returns. `producers` is the state of producers there: it is kept as a snapshot, durably,
+    /// before the log begins there. A crash leaves the log as it was, a prefix of it, or empty at either start. Where
     /// the log ends at `offset`, a crash never makes it end before: the leader may count on it.
     ///
     /// # Errors
@@ -60,11 +61,11 @@ impl<D: Disk> Log<D> {
     ///
     /// # Panics
     /// When `offset` is below the log end offset.
-    pub fn begin_at(&mut self, offset: Offset) -> Result<(), LogError> {
+    pub fn begin_at(&mut self, offset: Offset, producers: Option<&[u8]>) -> Result<(), LogError> {
         assert!(self.log_end <= offset);
         self.directory.check()?;
         if self.log_end == offset {
-            let result = self.start_moves_to(offset);
+            let result = self.start_at_end(producers);
             self.assert_invariants();
             return result;
         }
@@ -75,7 +76,7 @@ impl<D: Disk> Log<D> {
         let nothing = Point { offset: self.log_start, segment: oldest, position: 0 };
         let was_empty = self.log_end == self.log_start;
         self.announce_cut(nothing)?;
-        let result = self.cut_at(nothing).and_then(|()| self.restart_at(offset));
+        let result = self.cut_at(nothing).and_then(|()| self.restart_at(offset, producers));
         self.assert_invariants();
         result.inspect_err(|error| {
             // Where something was cut there is room for a checkpoint.
@@ -85,7 +86,25 @@ impl<D: Disk> Log<D> {
         })
     }
 
-    fn restart_at(&mut self, offset: Offset) -> Result<(), LogError> {
+    fn start_at_end(&mut self, producers: Option<&[u8]>) -> Result<(), LogError> {
+        // A state of this offset may be there that rests on records which the leader does not have.
+        self.remove_producers_above(Offset(self.log_end.0 - 1))?;
+        let producers = producers.map(<[u8]>::to_vec);
+        let Some(mut moved) = self.begin_start_move(self.log_end, producers)? else {
+            return Ok(());
+        };
+        moved.save()?;
+        self.finish_start_move(moved).run()
+    }
+
+    fn restart_at(&mut self, offset: Offset, producers: Option<&[u8]>) -> Result<(), LogError> {
+        if let Some((snapshots, payload)) = self.snapshots().zip(producers) {
+            match snapshots.save(offset, payload) {
+                // Without room for it the log begins all the same.
+                Err(error) if error.is_disk_full() => {}
+                saved => saved?,
+            }
+        }
         let before = (self.log_start, self.log_end, self.clean, self.horizon);
         self.epochs.clear();
         self.log_start = offset;

@@ -190,6 +190,20 @@ mutants! {
     EligibleKept = "eligible-kept",
     /// A replica that may have lost what a relaxed topic acknowledged stays in sync (KIP-966).
     DirtyStaysEligible = "dirty-stays-eligible",
+    /// A follower tells that records are durable before they are.
+    DurableToldEarly = "durable-told-early",
+    /// A follower that is told to cut its log leaves it as it is.
+    CutNotDone = "cut-not-done",
+    /// A log start does not follow where others have deleted records.
+    LogStartNotFollowed = "log-start-not-followed",
+    /// Who deletes records is answered before the in-sync replicas have deleted them.
+    DeletionAnsweredEarly = "deletion-answered-early",
+    /// A leader never tells its lines unless it has records to send.
+    LinesNeverTold = "lines-never-told",
+    /// A follower tells its position once, and waits for ever when that is lost.
+    PositionToldOnce = "position-told-once",
+    /// A leader that hears of the next one goes on.
+    OldLeaderGoesOn = "old-leader-goes-on",
 }
 
 impl Mutant {

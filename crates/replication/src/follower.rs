@@ -65,13 +65,14 @@ pub(crate) struct Follower {
     pub(crate) behind_since: Option<Time>,
 }
 
-/// Invariant: durable_offset <= log_end_offset; both only rise under one leadership and one broker
-/// epoch.
+/// Invariant: durable_offset <= log_end_offset; all three only rise under one leadership and one
+/// broker epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Report {
     pub(crate) broker_epoch: BrokerEpoch,
     pub(crate) log_end_offset: Offset,
     pub(crate) durable_offset: Offset,
+    pub(crate) log_start_offset: Offset,
 }
 
 impl Report {
@@ -93,6 +94,8 @@ pub struct FollowerView {
     pub log_end_offset: Option<Offset>,
     /// First offset it has not synced, if it has reported under this leadership.
     pub durable_offset: Option<Offset>,
+    /// First offset it keeps, if it has reported under this leadership.
+    pub log_start_offset: Option<Offset>,
 }
 
 impl Follower {
@@ -101,6 +104,7 @@ impl Follower {
             broker_epoch: self.reported.map(|report| report.broker_epoch),
             log_end_offset: self.reported.map(|report| report.log_end_offset),
             durable_offset: self.reported.map(|report| report.durable_offset),
+            log_start_offset: self.reported.map(|report| report.log_start_offset),
         }
     }
 

@@ -29,7 +29,7 @@ use crate::producers::{Producers, Verdict};
 use crate::replica::{Replica, ReplicaStart};
 
 pub use in_sync::{InSyncProposal, PartitionDecision};
-pub use replicas::ReplicaGrant;
+pub use replicas::{PRODUCERS_TOLD_MAX, ReplicaGrant};
 
 /// What a broker knows when it begins to lead.
 #[derive(Debug, Clone)]

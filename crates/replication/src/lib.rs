@@ -20,7 +20,9 @@ mod replica;
 pub use admission::{Acks, Admission, ProduceRefusal};
 pub use epochs::{EpochHistory, EpochRefusal, EpochStart};
 pub use follower::{FetchRefusal, FollowerView};
-pub use leader::{InSyncProposal, Leader, LeaderStart, PartitionDecision, ReplicaGrant};
+pub use leader::{
+    InSyncProposal, Leader, LeaderStart, PRODUCERS_TOLD_MAX, PartitionDecision, ReplicaGrant,
+};
 pub use position::{AnswerKind, Incarnation, ReplicaAnswer, ReplicaPosition};
 pub use producers::{
     BATCHES_REMEMBERED, ProducerView, Producers, RememberedBatch, SequenceRefusal, SnapshotError,

@@ -27,6 +27,8 @@ pub struct ReplicaPosition {
     pub last_epoch: Option<LeaderEpoch>,
     /// First offset it has not synced; at most `from`.
     pub durable_offset: Offset,
+    /// First offset it keeps, durably; at most `from`.
+    pub log_start_offset: Offset,
 }
 
 /// A follower, and which registration of it speaks.
@@ -89,5 +91,8 @@ pub enum AnswerKind {
     BeginAnew {
         /// Base offset of the first batch the leader keeps, which may lie before its log start.
         begin: Offset,
+        /// What the leader knows of producers by records before `begin`, as
+        /// [`crate::Producers::encode`] has it: the rest is in the records that follow.
+        producers: Vec<u8>,
     },
 }

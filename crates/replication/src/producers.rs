@@ -12,6 +12,7 @@
 
 mod snapshot;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -277,6 +278,24 @@ impl Producers {
         if let Some(id) = idlest {
             self.producers.remove(&id);
         }
+    }
+
+    /// What is known of them by batches before `end`, where a batch begins or none is: a log that
+    /// begins there adds the rest. Of more than `most` those that appended last.
+    pub(crate) fn known_before(&self, end: Offset, most: usize) -> Producers {
+        let before = |(id, producer): (&ProducerId, &Producer)| {
+            let mut producer = producer.clone();
+            let later = |batch: &&RememberedBatch| end < batch.end_offset();
+            producer.records -=
+                producer.batches.iter().filter(later).map(RememberedBatch::records).sum::<i64>();
+            producer.batches.retain(|batch| batch.end_offset() <= end);
+            (!producer.batches.is_empty()).then_some((*id, producer))
+        };
+        let mut known: Vec<(ProducerId, Producer)> =
+            self.producers.iter().filter_map(before).collect();
+        known.sort_unstable_by_key(|(id, p)| Reverse((p.last_used_time, p.last_used, *id)));
+        known.truncate(most);
+        Producers { producers: known.into_iter().collect(), most: self.most }
     }
 
     /// How many producers are known.

@@ -223,6 +223,7 @@ impl Replica {
             from: self.log_end_offset,
             last_epoch: self.last_epoch(),
             durable_offset: self.durable_offset,
+            log_start_offset: self.log_start_offset,
         }
     }
 
@@ -244,7 +245,7 @@ impl Replica {
             AnswerKind::Nothing => ReplicaStep::Told,
             AnswerKind::Refused => ReplicaStep::Wait,
             AnswerKind::Diverging { epoch, end } => self.cut_for(epoch, end),
-            AnswerKind::BeginAnew { begin } => self.begin_anew(begin),
+            AnswerKind::BeginAnew { begin, .. } => self.begin_anew(begin),
             AnswerKind::OutOfRange { log_end_offset: end } => {
                 let high_watermark = self.high_watermark;
                 if high_watermark <= end {

@@ -11,8 +11,8 @@ use towpath_model::{
     Timestamp,
 };
 use towpath_replication::{
-    Acks, Admission, EpochHistory, EpochStart, InSyncProposal, Incarnation, Leader, LeaderStart,
-    PartitionDecision, ProduceRefusal, Producers, ReplicaGrant, ReplicaPosition,
+    Acks, Admission, AnswerKind, EpochHistory, EpochStart, InSyncProposal, Incarnation, Leader,
+    LeaderStart, PartitionDecision, ProduceRefusal, Producers, ReplicaGrant, ReplicaPosition,
 };
 
 const EPOCH: LeaderEpoch = LeaderEpoch(4);
@@ -117,6 +117,7 @@ proptest! {
                             from: end,
                             last_epoch: (Offset::ZERO < end).then_some(EPOCH),
                             durable_offset: durable,
+                            log_start_offset: end,
                         },
                     );
                     let has_more = end < leader.log_end_offset();
@@ -231,6 +232,44 @@ proptest! {
                     epochs: leader.epochs().clone(),
                 });
             }
+        }
+    }
+
+    /// What a leader tells a replica that begins anew, and the records from there on, make what the
+    /// leader knows of its producers.
+    #[test]
+    fn a_replica_that_begins_anew_comes_to_know_every_producer(
+        batches in prop::collection::vec((0..3i64, 1..4u32), 1..40),
+        begin in any::<prop::sample::Index>(),
+    ) {
+        let mut leader = lead(1, 1, Durability::Synced);
+        let mut written: BTreeMap<i64, i32> = BTreeMap::new();
+        let mut headers = Vec::new();
+        for (index, (id, records)) in batches.into_iter().enumerate() {
+            let nth = written.entry(id).or_default();
+            let from = Some((id, 0, sequence(id, *nth)));
+            let header = support::stored(records, from, leader.log_end_offset(), EPOCH);
+            leader.appended(at(index), &header);
+            headers.push(header);
+            *nth += records as i32;
+        }
+        let cut = begin.index(headers.len());
+        let position = ReplicaPosition {
+            leader_epoch: EPOCH,
+            from: Offset::ZERO,
+            last_epoch: None,
+            durable_offset: Offset::ZERO,
+            log_start_offset: Offset::ZERO,
+        };
+        let kind = leader.begin_anew(&position, headers[cut].base_offset()).kind;
+        let AnswerKind::BeginAnew { producers, .. } = kind else { panic!("it begins anew") };
+        let mut known = Producers::decode(&producers, at(99), 4).unwrap();
+        for header in &headers[cut..] {
+            known.replay(at(99), header);
+        }
+        prop_assert_eq!(known.len(), leader.producers().len());
+        for producer in leader.producers().iter() {
+            prop_assert_eq!(known.batches(producer.id), leader.producers().batches(producer.id));
         }
     }
 

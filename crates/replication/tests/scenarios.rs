@@ -133,6 +133,7 @@ impl World {
                     from: Offset(end),
                     last_epoch: (0 < end).then_some(last),
                     durable_offset: Offset(words.number("durable").unwrap_or(end)),
+                    log_start_offset: Offset(words.number("start").unwrap_or(end)),
                 };
                 match self.leader().replica_asks(now, follower, &position) {
                     Ok(_) => self.offsets(),

@@ -52,6 +52,13 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         // In one seed of a thousand or so.
         M::TornAppendKept | M::OldFramesReplayed | M::CutSnapshotKept => vec![by("log", 8000)],
         M::RefusedForgotten => vec![by("replicas", 8000)],
+        M::CutNotDone
+        | M::LogStartNotFollowed
+        | M::DeletionAnsweredEarly
+        | M::LinesNeverTold
+        | M::PositionToldOnce
+        | M::OldLeaderGoesOn
+        | M::DurableToldEarly => vec![by("cluster", 100)],
         M::DamageCut | M::ScrubPassesOver => vec![by("rot", 500)],
         M::TombstoneDroppedEarly
         | M::NewestRecordDropped

@@ -83,7 +83,7 @@ pub(super) fn begin_anew<D: Disk>(log: &mut Log<D>, first: LogIndex) -> Result<(
     if offset_of(first) < log.log_end_offset() {
         log.truncate_to(log.log_start_offset())?;
     }
-    log.begin_at(offset_of(first))
+    log.begin_at(offset_of(first), None)
 }
 
 fn written_in<D: Disk>(log: &Log<D>, offset: Offset) -> Option<LeaderEpoch> {

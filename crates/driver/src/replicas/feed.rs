@@ -7,8 +7,11 @@ use bytes::Bytes;
 use towpath_broker::peer::Fed;
 use towpath_log::disk::Disk;
 use towpath_log::{Log, ReadError};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerEpoch, BrokerId, Offset, TopicPartition};
-use towpath_replication::{AnswerKind, Incarnation, ReplicaAnswer, ReplicaGrant, ReplicaPosition};
+use towpath_replication::{
+    AnswerKind, FetchRefusal, Incarnation, ReplicaAnswer, ReplicaGrant, ReplicaPosition,
+};
 
 use super::throttle::Pace;
 use crate::cell::{Cell, Slot};
@@ -71,6 +74,10 @@ enum Portion {
     Some(Fed),
 }
 
+fn producers_bytes(kind: &AnswerKind) -> usize {
+    if let AnswerKind::BeginAnew { producers, .. } = kind { producers.len() } else { 0 }
+}
+
 /// Where a replica that has nothing of this log begins.
 fn first_batch_offset<D: Disk>(log: &Log<D>) -> Offset {
     log.first_batch_offset().unwrap_or(log.log_start_offset())
@@ -109,7 +116,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 // way, or nobody was there to be told.
                 let may_lack_lines = before.is_none_or(|(_, before)| before == position);
                 slot.armed.retain(|(broker, _)| *broker != from);
-                match slot.partition.replica_asks(now, follower, position, out) {
+                let granted = slot.partition.replica_asks(now, follower, position, out);
+                self.want_start(&cell, slot);
+                match granted {
                     Ok(ReplicaGrant::Send { .. }) => ready.push((*id, *position)),
                     Ok(ReplicaGrant::Wait) => {
                         slot.armed.push((from, *position));
@@ -118,9 +127,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                         }
                     }
                     Err(refusal) => {
-                        let begin = first_batch_offset(&slot.log);
                         let leader = slot.partition.leader().expect("asked above");
-                        answers.push((*id, leader.answer_to_refused(position, refusal, begin)));
+                        match leader.answer_to_refused(position, refusal) {
+                            Some(answer) => answers.push((*id, answer)),
+                            // Large, so it is made when it is sent.
+                            None => ready.push((*id, *position)),
+                        }
                     }
                 }
             });
@@ -142,6 +154,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 if slot.leads() {
                     // What is refused here is told when it asks.
                     let _ = slot.partition.replica_asks(now, follower, position, out);
+                    self.want_start(&cell, slot);
                 }
             });
         }
@@ -207,8 +220,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 Portion::None => {}
                 Portion::Cold => cold.push((id, position)),
                 Portion::Some(fed) => {
-                    self.gone_out(pace, fed.batches.len());
-                    bytes += fed.batches.len();
+                    let size = fed.batches.len() + producers_bytes(&fed.answer.kind);
+                    self.gone_out(pace, size);
+                    bytes += size;
                     answers.push(fed);
                 }
             }
@@ -261,6 +275,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if leader.leader_epoch() != position.leader_epoch {
             return Portion::None;
         }
+        let begin_anew = || {
+            let begin = first_batch_offset(&slot.log);
+            let answer = leader.begin_anew(position, begin);
+            Portion::Some(Fed { partition: id, answer, batches: Bytes::new() })
+        };
+        if let Err(FetchRefusal::LeftBehind { .. }) = leader.check_position(position) {
+            return begin_anew();
+        }
         let max_bytes = CHUNK_BYTES_MAX.min(max_bytes.max(1));
         let read = if may_wait {
             slot.log.read_for_replica(position.from, max_bytes)
@@ -280,11 +302,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             // A replica that holds nothing asks from anywhere, and is told where to begin; so is one
             // whose records have been deleted since it asked.
             Err(ReadError::OutOfRange { end, .. }) => {
-                let begin = first_batch_offset(&slot.log);
-                let kind = match position.from < begin {
-                    true => AnswerKind::BeginAnew { begin },
-                    false => AnswerKind::OutOfRange { log_end_offset: end },
-                };
+                if position.from < first_batch_offset(&slot.log) {
+                    return begin_anew();
+                }
+                let kind = AnswerKind::OutOfRange { log_end_offset: end };
                 let answer = leader.answer(position, kind);
                 return Portion::Some(Fed { partition: id, answer, batches: Bytes::new() });
             }
@@ -311,6 +332,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// A partition's high watermark or start has moved; its followers are told soon, unless records
     /// tell them before.
     pub(crate) fn want_lines(&self, cell: &Arc<Cell<D>>, slot: &mut Slot<D>) {
+        if mutant::is_on(Mutant::LinesNeverTold) {
+            return;
+        }
         if !slot.armed.is_empty() && !std::mem::replace(&mut slot.awaits_lines, true) {
             self.lines_due.lock().expect("no panic holds the list").push(Arc::clone(cell));
         }

@@ -8,14 +8,15 @@ use towpath_broker::Output;
 use towpath_broker::peer::{Fed, PeerMessage};
 use towpath_log::disk::Disk;
 use towpath_log::{LogError, Run};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerId, Now, Time, TopicPartition};
 use towpath_replication::{
-    AnswerKind, EpochStart, Producers, ReplicaAnswer, ReplicaPosition, ReplicaStep,
+    AnswerKind, EpochHistory, EpochStart, Producers, ReplicaAnswer, ReplicaPosition, ReplicaStep,
 };
 
 use crate::cell::{Cell, Slot};
 use crate::driver::Driver;
-use crate::recover::read_producers;
+use crate::recover::{encode_producers, producers_at_risk, read_producers};
 use crate::world::{Clock, Net};
 
 /// Positions by the leader that they are for.
@@ -49,7 +50,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let mut positions = Vec::new();
         for fed in answers {
             let Some(cell) = self.cell(fed.partition) else { continue };
-            let Some(mut checked) = checked(&cell, &fed) else { continue };
+            let Some(mut checked) = self.checked(&cell, &fed) else { continue };
             let position = self.step(&cell, |slot, now, out| {
                 let is_leader = |slot: &Slot<D>| {
                     slot.partition.replica().is_some_and(|replica| replica.leader() == Some(from))
@@ -58,8 +59,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     return None;
                 }
                 let took = self.take_answer(&cell, slot, now, &mut checked, out);
+                self.want_start(&cell, slot);
                 let replica = slot.partition.replica()?;
-                matches!(took, Took::Ask).then(|| replica.position())
+                let mut position = replica.position();
+                if mutant::is_on(Mutant::DurableToldEarly) {
+                    position.durable_offset = position.from;
+                }
+                matches!(took, Took::Ask).then_some(position)
             });
             let Some(position) = position else { continue };
             if self.may_ask_for_more(fed.partition, from, fed.batches.len()) {
@@ -77,7 +83,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         checked: &mut Checked,
         out: &mut Vec<Output>,
     ) -> Took {
-        let Checked { answer, run } = checked;
+        let Checked { answer, run, producers } = checked;
         let replica = slot.partition.replica().expect("asked by the caller");
         let took = match replica.judge(answer) {
             ReplicaStep::Ignore | ReplicaStep::Wait => return Took::Nothing,
@@ -95,11 +101,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 slot.partition.leader_told(answer.high_watermark, answer.log_start_offset, out);
                 Ok(Took::Nothing)
             }
+            ReplicaStep::TruncateTo(_) if mutant::is_on(Mutant::CutNotDone) => Ok(Took::Nothing),
             ReplicaStep::TruncateTo(to) => self.cut(cell, slot, now, to),
-            ReplicaStep::StartAt(to) => slot.log.begin_at(to).map(|()| {
-                slot.partition.started_at(to, Producers::new(self.producers_max()));
-                Took::Ask
-            }),
+            ReplicaStep::StartAt(to) => {
+                let most = self.producers_max();
+                let producers = producers.take().unwrap_or_else(|| Producers::new(most));
+                let known = encode_producers(&producers, &EpochHistory::new());
+                slot.log.begin_at(to, Some(&known)).map(|()| {
+                    slot.partition.started_at(to, producers);
+                    Took::Ask
+                })
+            }
             ReplicaStep::Contradiction(contradiction) => {
                 tracing::error!(topic = %cell.topic, partition = %cell.id.partition, %contradiction,
                     "this replica does not follow its leader");
@@ -118,6 +130,31 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             Took::Nothing
         })
+    }
+
+    /// Looks at the batches of an answer, or at its producers, with no lock held. `None`: they are not
+    /// what they should be, and the position will be told again.
+    fn checked(&self, cell: &Cell<D>, fed: &Fed) -> Option<Checked> {
+        let Fed { answer, batches, .. } = fed;
+        let mut checked = Checked { answer: answer.clone(), run: None, producers: None };
+        let refused = |error: &dyn std::fmt::Display| {
+            tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
+                "records of the leader are refused");
+        };
+        match &answer.kind {
+            AnswerKind::Batches { .. } => {
+                let ReplicaAnswer { from, last_epoch, leader_epoch, .. } = *answer;
+                let run = Run::check(batches.clone(), from, last_epoch, leader_epoch);
+                checked.run = Some(run.inspect_err(|error| refused(error)).ok()?);
+            }
+            AnswerKind::BeginAnew { producers, .. } => {
+                let (now, most) = (self.clock.now(), self.producers_max());
+                let producers = Producers::decode(producers, now, most);
+                checked.producers = Some(producers.inspect_err(|error| refused(error)).ok()?);
+            }
+            _ => {}
+        }
+        Some(checked)
     }
 
     fn append_run(
@@ -238,6 +275,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 return;
             }
             rounds.at = Some(now + REPEAT_EVERY);
+            if mutant::is_on(Mutant::PositionToldOnce) {
+                return;
+            }
             rounds.after.take()
         };
         let cells: Vec<Arc<Cell<D>>> = {
@@ -258,19 +298,32 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.tell_positions(positions);
     }
 
-    /// Moves the start of followed logs to where their leaders' are.
+    /// A partition's start is to follow where others have deleted records: the next round sees to it,
+    /// for it waits for the disk.
+    pub(crate) fn want_start(&self, cell: &Arc<Cell<D>>, slot: &mut Slot<D>) {
+        let is_wanted = slot.partition.wanted_log_start().is_some() && !slot.closed && !slot.failed;
+        if is_wanted && !std::mem::replace(&mut slot.awaits_start, true) {
+            let due = &self.volume(cell.volume).starts_due;
+            due.lock().expect("no panic holds the list").push(Arc::clone(cell));
+            self.clock.sync_wanted(cell.volume);
+        }
+    }
+
+    /// Moves the start of logs to where those of their leaders are, or of followers that have followed
+    /// an earlier leader further; and tells the leaders.
     pub(crate) fn follow_log_starts(&self, cells: &[Arc<Cell<D>>]) {
+        let positions = Mutex::default();
         for cell in cells {
             let begun = {
-                let slot = cell.lock();
+                let mut slot = cell.lock();
+                slot.awaits_start = false;
                 if slot.closed || slot.failed {
                     continue;
                 }
-                let wanted =
-                    slot.partition.replica().and_then(|replica| replica.wanted_log_start());
+                let wanted = slot.partition.wanted_log_start();
+                let wanted = wanted.filter(|_| !mutant::is_on(Mutant::LogStartNotFollowed));
                 let Some(start) = wanted else { continue };
-                let at_risk = crate::recover::producers_at_risk(&slot, start);
-                slot.log.begin_start_move(start, at_risk)
+                slot.log.begin_start_move(start, producers_at_risk(&slot, start))
             };
             let moved = match begun {
                 Ok(Some(moved)) => self.move_start(cell, moved).result,
@@ -279,34 +332,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             };
             if let Err(error) = moved {
                 tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
-                    "records that the leader has deleted cannot be deleted here");
+                    "records that others have deleted cannot be deleted here");
             }
+            collect(&cell.lock(), cell.id, &positions);
         }
+        self.tell_durable(positions.into_inner().expect("no panic holds a list of positions"));
     }
 }
 
-/// An answer whose batches are what they should be.
+/// An answer whose batches, or producers, are what they should be.
 struct Checked {
     answer: ReplicaAnswer,
     run: Option<Run>,
-}
-
-/// Looks at the batches of an answer, with no lock held. `None`: they are not what they should be, and
-/// the position will be told again.
-fn checked<D: Disk>(cell: &Cell<D>, fed: &Fed) -> Option<Checked> {
-    let Fed { answer, batches, .. } = fed;
-    let mut checked = Checked { answer: answer.clone(), run: None };
-    if let AnswerKind::Batches { .. } = answer.kind {
-        match Run::check(batches.clone(), answer.from, answer.last_epoch, answer.leader_epoch) {
-            Ok(run) => checked.run = Some(run),
-            Err(error) => {
-                tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
-                    "records of the leader are refused");
-                return None;
-            }
-        }
-    }
-    Some(checked)
+    producers: Option<Producers>,
 }
 
 /// Positions that a list of partitions would tell; nothing for those that lead.

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use towpath_log::disk::Disk;
 use towpath_log::{Log, LogError};
 use towpath_metadata::{Image, PartitionState, Topic};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::BrokerConfig;
 use towpath_model::{BrokerId, Now, Offset, TopicName, TopicPartition};
 use towpath_replication::{Lead, PartitionDecision, Producers};
@@ -79,7 +80,7 @@ pub(crate) fn resume_after_loss<D: Disk>(
 ) -> Result<Option<Offset>, LogError> {
     let (start, end) = (log.log_start_offset(), log.log_end_offset());
     match resumes_at.filter(|resumes_at| start == end && end < *resumes_at) {
-        Some(resumes_at) => log.begin_at(resumes_at).map(|()| Some(resumes_at)),
+        Some(resumes_at) => log.begin_at(resumes_at, None).map(|()| Some(resumes_at)),
         None => Ok(None),
     }
 }
@@ -101,6 +102,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
         let led = self.step(&cell, |slot, now, out| {
             if slot.closed {
+                return Ok(false);
+            }
+            let goes_on = mutant::is_on(Mutant::OldLeaderGoesOn) && slot.partition.is_led();
+            if wanted.state.leader != Some(me) && goes_on {
                 return Ok(false);
             }
             if wanted.state.leader != Some(me) {

@@ -270,7 +270,7 @@ fn a_log_begins_anew_wherever_it_stops() {
             }
             let start = log.log_start_offset();
             disk.stop_after(calls);
-            let begun = log.begin_at(Offset(40)).is_ok();
+            let begun = log.begin_at(Offset(40), Some(b"producers")).is_ok();
             has_begun[usize::from(begun)] = true;
             if begun {
                 assert_eq!(
@@ -294,13 +294,15 @@ fn a_log_begins_anew_wherever_it_stops() {
             if log.log_start_offset() == Offset(40) {
                 assert_eq!(log.log_end_offset(), Offset(40), "{seen}");
                 assert_eq!(log.segment_count(), 0, "{seen}");
+                let known = log.load_producers(Offset(40));
+                assert_eq!(known, Some((Offset(40), b"producers".to_vec())), "{seen}");
             } else {
                 assert!(!begun, "{seen}");
                 assert_eq!(log.log_start_offset(), start, "{seen}");
                 let (all, found) = (batches.concat(), whole(&log));
                 let is_part = found.is_empty() || all.windows(found.len()).any(|w| w == found);
                 assert!(is_part, "{seen}: {log:?}");
-                log.begin_at(Offset(40)).unwrap();
+                log.begin_at(Offset(40), Some(b"producers")).unwrap();
             }
             append_all(&mut log, &anew, &[]).unwrap();
             commit(&directory, &mut [&mut log]);
@@ -327,7 +329,7 @@ fn a_log_that_begins_anew_at_its_end_never_ends_before() {
         commit(&directory, &mut [&mut log]);
         let end = log.log_end_offset();
         disk.stop_after(calls);
-        let begun = log.begin_at(end).is_ok();
+        let begun = log.begin_at(end, Some(b"producers")).is_ok();
         drop((log, directory));
         disk.power_cut(&mut Dice(seed));
         let (directory, _) = open(&disk);
@@ -336,6 +338,9 @@ fn a_log_that_begins_anew_at_its_end_never_ends_before() {
         assert_eq!(log.log_end_offset(), end, "{about}");
         let is_anew = log.log_start_offset() == end;
         assert!(is_anew || (!begun && log.log_start_offset() == Offset(0)), "{about}");
+        if is_anew {
+            assert_eq!(log.load_producers(end), Some((end, b"producers".to_vec())), "{about}");
+        }
         seen[usize::from(is_anew)] = true;
     }
     assert_eq!(seen, [true, true]);
@@ -346,7 +351,7 @@ fn a_log_without_a_file_begins_anywhere() {
     let disk = MemoryDisk::default();
     let (directory, _) = open(&disk);
     let (mut log, _) = open_log(&directory, 0);
-    log.begin_at(Offset(1000)).unwrap();
+    log.begin_at(Offset(1000), Some(b"producers")).unwrap();
     drop((log, directory));
     disk.power_cut(&mut Dice(3));
     let (directory, _) = open(&disk);
@@ -361,7 +366,7 @@ fn a_round_from_before_a_new_beginning_vouches_for_nothing() {
     let (mut log, _) = open_log(&directory, 0);
     append_all(&mut log, &compacted().concat(), &[]).unwrap();
     let old = log.take_dirty().into_iter().collect();
-    log.begin_at(Offset(40)).unwrap();
+    log.begin_at(Offset(40), Some(b"producers")).unwrap();
     append_all(&mut log, &batch_of(40, 2, 5, 30), &[]).unwrap();
     for committed in directory.commit(old) {
         assert_eq!(committed.result(), Ok(()));

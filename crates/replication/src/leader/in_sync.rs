@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use towpath_model::mutant::{self, Mutant};
-use towpath_model::{BrokerEpoch, BrokerId, Now};
+use towpath_model::{BrokerEpoch, BrokerId, Now, Offset};
 
 use super::Leader;
 use crate::follower::Follower;
@@ -55,7 +55,7 @@ impl Leader {
     /// refused expansion must be made void. `None` while a proposal waits for its answer.
     ///
     /// Whoever has not moved for longer than `stall` while this broker was ahead leaves. Whoever
-    /// holds everything that is committed and has reached the beginning of this leadership joins, if
+    /// holds everything that is committed, has reached the beginning of this leadership and has deleted what is deleted here joins, if
     /// `is_eligible`: unfenced, not shutting down, and still of this registration.
     #[must_use]
     pub fn judged_in_sync(
@@ -107,7 +107,10 @@ impl Leader {
         } else {
             self.high_watermark.max(self.epoch_start_offset)
         };
+        // A log that starts earlier would bring deleted records back, if it led next.
+        let follows = |start: Offset| self.log_start_offset <= start;
         follower.counted(self.durability).is_some_and(|counted| goal <= counted)
+            && follower.reported.is_some_and(|report| follows(report.log_start_offset))
     }
 
     /// This proposal goes to the controller. From now on the high watermark waits for its members

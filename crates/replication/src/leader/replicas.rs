@@ -8,6 +8,9 @@ use crate::epochs::EpochStart;
 use crate::follower::{FetchRefusal, Report};
 use crate::position::{AnswerKind, Incarnation, ReplicaAnswer, ReplicaPosition};
 
+/// Of how many producers a replica that begins anew is told, at most: 1.2 MB.
+pub const PRODUCERS_TOLD_MAX: usize = 8_192;
+
 /// What a follower gets for its position, as far as the core can tell: the log has the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicaGrant {
@@ -77,6 +80,9 @@ impl Leader {
             durable_offset: before.map_or(position.durable_offset, |before| {
                 before.durable_offset.max(position.durable_offset)
             }),
+            log_start_offset: before.map_or(position.log_start_offset, |before| {
+                before.log_start_offset.max(position.log_start_offset)
+            }),
         };
         let counted = report.counted(durability);
         let has_moved = before.is_none_or(|before| before.counted(durability) < counted);
@@ -97,8 +103,9 @@ impl Leader {
     /// # Errors
     /// [`FetchRefusal`].
     pub fn check_position(&self, position: &ReplicaPosition) -> Result<(), FetchRefusal> {
-        let &ReplicaPosition { leader_epoch, from, last_epoch, durable_offset } = position;
-        if from < durable_offset || Some(leader_epoch) < last_epoch {
+        let &ReplicaPosition { leader_epoch, from, last_epoch, durable_offset, .. } = position;
+        let is_whole = position.log_start_offset <= from && durable_offset <= from;
+        if !is_whole || Some(leader_epoch) < last_epoch {
             return Err(FetchRefusal::Contradiction);
         }
         if leader_epoch < self.leader_epoch {
@@ -150,24 +157,54 @@ impl Leader {
         }
     }
 
-    /// The answer to a position that was refused. `begin` is the base offset of the first batch that
-    /// the log keeps, which may lie before its start.
+    /// The answer to a position that was refused; `None` where only the log knows, and
+    /// [`Leader::begin_anew`] is the answer.
     #[must_use]
     pub fn answer_to_refused(
         &self,
         position: &ReplicaPosition,
         refusal: FetchRefusal,
-        begin: Offset,
-    ) -> ReplicaAnswer {
+    ) -> Option<ReplicaAnswer> {
         let kind = match refusal {
+            FetchRefusal::LeftBehind { .. } => return None,
             FetchRefusal::Diverging { epoch, end } => AnswerKind::Diverging { epoch, end },
-            FetchRefusal::LeftBehind { .. } => AnswerKind::BeginAnew { begin },
             FetchRefusal::OffsetOutOfRange { log_end_offset, .. } => {
                 AnswerKind::OutOfRange { log_end_offset }
             }
             _ => AnswerKind::Refused,
         };
-        self.answer(position, kind)
+        Some(self.answer(position, kind))
+    }
+
+    /// The answer to a replica that has nothing of what is kept here. `begin` is the base offset of
+    /// the first batch that the log keeps, which may lie before its start. What is known of producers
+    /// only by records before that goes along, for the [`PRODUCERS_TOLD_MAX`] that appended last.
+    #[must_use]
+    pub fn begin_anew(&self, position: &ReplicaPosition, begin: Offset) -> ReplicaAnswer {
+        let producers = self.producers.known_before(begin, PRODUCERS_TOLD_MAX).encode();
+        self.answer(position, AnswerKind::BeginAnew { begin, producers })
+    }
+
+    /// Where the logs of all who count for the high watermark start, at the least: whoever of them
+    /// leads next shows no record before this offset (Kafka's low watermark).
+    #[must_use]
+    pub fn low_watermark(&self) -> Offset {
+        let others = self.in_sync.iter().chain(&self.asked_for).filter(|id| **id != self.me);
+        let starts = others.map(|id| {
+            let reported = self.followers.get(id).and_then(|follower| follower.reported);
+            reported.map_or(Offset::ZERO, |report| report.log_start_offset)
+        });
+        starts.fold(self.log_start_offset, Offset::min)
+    }
+
+    /// Where this log should start, if that is later than it does: where a follower's does. An earlier
+    /// leader has deleted what lies before, and was replaced before this one had followed.
+    #[must_use]
+    pub fn wanted_log_start(&self) -> Option<Offset> {
+        let reports = self.followers.values().filter_map(|follower| follower.reported);
+        let latest = reports.map(|report| report.log_start_offset).max()?;
+        let wanted = latest.min(self.high_watermark);
+        (self.log_start_offset < wanted).then_some(wanted)
     }
 
     /// The leaderships that began in `[from, end)`, for the batches between them.

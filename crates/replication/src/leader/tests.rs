@@ -1,5 +1,7 @@
 //! See `tests/`: scenarios and properties; here are the cases that panic by design.
 
+use towpath_model::BrokerEpoch;
+
 use super::*;
 use crate::{AnswerKind, EpochStart, FetchRefusal, Incarnation, ReplicaPosition};
 
@@ -47,6 +49,7 @@ fn a_follower_of_which_nothing_is_kept_begins_anew() {
         from: Offset(from),
         last_epoch: Some(LeaderEpoch(epoch)),
         durable_offset: Offset(from),
+        log_start_offset: Offset(0),
     };
     leader.log_start_moved(Offset(40));
     let left_behind: fn(i64) -> Result<(), FetchRefusal> =
@@ -60,8 +63,43 @@ fn a_follower_of_which_nothing_is_kept_begins_anew() {
     }
     assert_eq!(leader.check_position(&at(50, 2)), Ok(()));
     let refusal = FetchRefusal::LeftBehind { log_start_offset: Offset(50) };
-    let answer = leader.answer_to_refused(&at(60, 1), refusal, Offset(48));
-    assert_eq!(answer.kind, AnswerKind::BeginAnew { begin: Offset(48) });
+    assert_eq!(leader.answer_to_refused(&at(60, 1), refusal), None);
+    let AnswerKind::BeginAnew { begin, .. } = leader.begin_anew(&at(60, 1), Offset(48)).kind else {
+        panic!("it begins anew");
+    };
+    assert_eq!(begin, Offset(48));
+}
+
+#[test]
+fn deleted_records_stay_deleted_whoever_leads_next() {
+    let at = |start| ReplicaPosition {
+        leader_epoch: LeaderEpoch(3),
+        from: Offset(20),
+        last_epoch: None,
+        durable_offset: Offset(20),
+        log_start_offset: Offset(start),
+    };
+    let follower = Incarnation { broker: BrokerId(2), epoch: BrokerEpoch(1) };
+    let mut leader = Leader::new(start());
+    assert_eq!(leader.low_watermark(), Offset(0), "nobody knows what the other one keeps");
+    leader.replica_asks(Now::default(), follower, &at(4)).unwrap();
+    assert_eq!((leader.low_watermark(), leader.wanted_log_start()), (Offset(4), None));
+    // It has followed an earlier leader further than this one.
+    leader.replica_asks(Now::default(), follower, &at(9)).unwrap();
+    assert_eq!((leader.low_watermark(), leader.wanted_log_start()), (Offset(5), Some(Offset(9))));
+    leader.log_start_moved(Offset(9));
+    assert_eq!((leader.low_watermark(), leader.wanted_log_start()), (Offset(9), None));
+    // Out of sync it counts no more, and comes back when it has deleted what is deleted here.
+    let alone = BTreeSet::from([BrokerId(1)]);
+    leader.partition_decided(Now::default(), decision(8, &alone));
+    leader.log_start_moved(Offset(12));
+    assert_eq!(leader.low_watermark(), Offset(12));
+    let judged = |leader: &Leader| {
+        leader.judged_in_sync(Now::default(), Duration::from_secs(1), |_| true).is_some()
+    };
+    assert!(!judged(&leader));
+    leader.replica_asks(Now::default(), follower, &at(12)).unwrap();
+    assert!(judged(&leader));
 }
 
 #[test]
@@ -110,12 +148,13 @@ fn decision(partition_epoch: i32, in_sync: &BTreeSet<BrokerId>) -> PartitionDeci
 fn a_leader_is_settled_while_everybody_holds_everything() {
     let mut leader = Leader::new(start());
     assert!(!leader.is_settled(), "its follower has not said yet that it holds everything");
-    let follower = Incarnation { broker: BrokerId(2), epoch: towpath_model::BrokerEpoch(1) };
+    let follower = Incarnation { broker: BrokerId(2), epoch: BrokerEpoch(1) };
     let position = |from| ReplicaPosition {
         leader_epoch: LeaderEpoch(3),
         from: Offset(from),
         last_epoch: None,
         durable_offset: Offset(from),
+        log_start_offset: Offset(5),
     };
     let report = |leader: &mut Leader, from| {
         leader.follower_reported(Now::default(), follower, &position(from)).unwrap();

@@ -60,6 +60,7 @@ fn a_position_names_everything_before_it() {
             from: Offset(20),
             last_epoch: Some(LeaderEpoch(3)),
             durable_offset: Offset(15),
+            log_start_offset: Offset(0),
         }
     );
 }
@@ -106,7 +107,10 @@ fn a_log_is_cut_where_the_two_agree_and_never_below_what_is_committed() {
 
 #[test]
 fn a_log_that_the_leader_has_left_behind_begins_anew() {
-    let begin_anew = |begin| replica().judge(&answer(BeginAnew { begin: Offset(begin) }));
+    let begin_anew = |begin| {
+        let kind = BeginAnew { begin: Offset(begin), producers: Vec::new() };
+        replica().judge(&answer(kind))
+    };
     assert_eq!(begin_anew(30), ReplicaStep::StartAt(Offset(30)));
     // The leader's log starts inside of the batch that begins where this log ends: it is no part of
     // that log, and does not become one by waiting.
@@ -126,7 +130,7 @@ fn a_log_that_the_leader_has_left_behind_begins_anew() {
 fn a_log_that_begins_where_it_was_told_to_waits() {
     let mut replica = replica();
     replica.started_at(Offset(30), Producers::new(10));
-    let kind = BeginAnew { begin: Offset(30) };
+    let kind = BeginAnew { begin: Offset(30), producers: Vec::new() };
     let again = ReplicaAnswer { from: Offset(30), last_epoch: None, ..answer(kind) };
     assert_eq!(replica.judge(&again), ReplicaStep::Wait);
 }

@@ -303,7 +303,7 @@ async fn dispatch(node: Arc<Node>, incoming: Incoming) -> Handled {
         ApiKey::ApiVersions => api_versions::handle(&node, &incoming),
         ApiKey::CreateTopics => create_topics::handle(&node, &incoming).await,
         ApiKey::DeleteTopics => delete_topics::handle(&node, &incoming).await,
-        ApiKey::DeleteRecords => delete_records::handle(&node, &incoming),
+        ApiKey::DeleteRecords => delete_records::handle(&node, &incoming).await,
         ApiKey::InitProducerId => init_producer_id::handle(&node, &incoming).await,
         ApiKey::OffsetForLeaderEpoch => offset_for_leader_epoch::handle(&node, &incoming),
         ApiKey::DescribeConfigs => describe_configs::handle(&node, &incoming),

@@ -100,7 +100,8 @@ fn unrest_of(world: &World, partition: TopicPartition) -> Option<String> {
         let Some(view) = world.views.get(&(*replica, partition)) else {
             return Some(format!("{partition}: replica {replica} is not open"));
         };
-        let is_done = view.end == lead.end
+        let is_done = view.start == lead.start
+            && view.end == lead.end
             && view.durable == lead.end
             && view.high_watermark == lead.end
             && view.epoch == state.leader_epoch
@@ -149,7 +150,7 @@ fn check_replicas(world: &mut World, partition: TopicPartition) -> Result<(), Vi
         })?;
         found.push((*replica, from, all));
     }
-    // Records that were deleted may be gone on one replica before another, with their batch or not.
+    // All start at the same offset by now, and may hold the batch that it lies in or not.
     let start = found.iter().map(|(_, from, _)| *from).max().unwrap_or(Offset(0));
     let mut first: Option<(BrokerId, Batches)> = None;
     for (replica, _, mut all) in found {

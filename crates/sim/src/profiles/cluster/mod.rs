@@ -57,6 +57,7 @@ impl Profile for Cluster {
         &[
             "admin: broker drained",
             "admin: change without an answer",
+            "admin: deletion answered",
             "admin: leaders elected",
             "admin: partitions added",
             "admin: records deleted",

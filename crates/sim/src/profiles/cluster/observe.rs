@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use towpath_driver::Delivery;
+use towpath_driver::{Delivery, Outcome};
 use towpath_log::{DataDirectory, Identity, LogConfig, LogPlace};
 use towpath_metadata::PartitionState;
 use towpath_model::{BrokerId, LeaderEpoch, Offset, TopicName, TopicPartition};
@@ -412,6 +412,12 @@ impl World {
             Some(Waiting::Offset { partition, place }) => {
                 let (partition, place) = (*partition, *place);
                 self.offset_leaves(id, partition, place, delivery)
+            }
+            Some(Waiting::Deletion { partition, start })
+                if matches!(delivery, Delivery::Wait(Outcome::Reached)) =>
+            {
+                let (partition, start) = (*partition, *start);
+                self.deletion_answered(id, partition, start)
             }
             _ => Ok(()),
         }

@@ -1,11 +1,11 @@
 //! Whoever looks at records: consumers below the high watermark of some leader (INV-R12, R13), and
 //! comparisons of replicas and disks with what is committed (INV-R3, R9).
 
-use towpath_driver::{FetchRefusal, ReadLimits};
+use towpath_driver::{Condition, FetchRefusal, ReadLimits};
 use towpath_model::{BrokerId, Offset, TopicPartition};
 use towpath_records::split_batches;
 
-use super::world::World;
+use super::world::{Waiting, World};
 use crate::profile::{Violation, ensure};
 
 /// A reader of one partition.
@@ -149,10 +149,44 @@ impl World {
         let before = view.start + self.rng.below(span + 1) as i64;
         let book = self.books.entry(target).or_default();
         book.start_asked = book.start_asked.max(before);
-        let deleted = self.call(of, |driver| driver.delete_records(target, Some(before)))?;
-        if let Some(Ok(start)) = deleted {
-            ensure!(before <= start, "INV-T7", "{target}: asked to start at {before}, is {start}");
-            self.events.note("admin: records deleted");
+        let token = self.token();
+        let deleted = self.call(of, |driver| {
+            let start = driver.delete_records(target, Some(before)).ok()?;
+            Some((start, driver.watch(target, token, Condition::LogStarts(start))))
+        })?;
+        let Some(Some((start, is_over))) = deleted else { return Ok(()) };
+        ensure!(before <= start, "INV-T7", "{target}: asked to start at {before}, is {start}");
+        self.events.note("admin: records deleted");
+        if is_over {
+            return self.deletion_answered(of, target, start);
+        }
+        self.waits.insert((of, token), Waiting::Deletion { partition: target, start });
+        Ok(())
+    }
+
+    /// Who deleted records is told that they are gone: on every replica that may lead next. A leader
+    /// that has been replaced, or does not know who is in sync, has nothing to say of them.
+    pub(super) fn deletion_answered(
+        &mut self,
+        by: BrokerId,
+        target: TopicPartition,
+        start: Offset,
+    ) -> Result<(), Violation> {
+        let Some(state) = self.truth.newest(target) else { return Ok(()) };
+        let lead = self.views.get(&(by, target));
+        if lead.is_none_or(|view| {
+            view.leads != Some(state.leader_epoch) || view.partition_epoch != state.partition_epoch
+        }) {
+            return Ok(());
+        }
+        self.events.note("admin: deletion answered");
+        for member in state.in_sync.iter().filter(|member| !self.blank.contains(member)) {
+            let Some(view) = self.views.get(&(*member, target)) else { continue };
+            ensure!(
+                start <= view.start,
+                "INV-T7",
+                "{target}: records before {start} are gone, says {by}; {member} has {view:?}"
+            );
         }
         Ok(())
     }

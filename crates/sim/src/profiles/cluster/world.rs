@@ -66,6 +66,7 @@ pub(super) enum Waiting {
     Admin { change: u64 },
     Commit { partition: TopicPartition, offset: towpath_model::Offset },
     Offset { partition: TopicPartition, place: TopicPartition },
+    Deletion { partition: TopicPartition, start: towpath_model::Offset },
 }
 
 pub(super) struct World {
@@ -599,6 +600,7 @@ impl World {
                 self.commit_answered(partition, offset, &delivery)
             }
             Waiting::Offset { partition, .. } => self.offset_answered(partition, &delivery),
+            Waiting::Deletion { .. } => Ok(()),
         }
     }
 
@@ -619,7 +621,7 @@ impl World {
     /// Somebody will get no answer.
     pub(super) fn gives_up(&mut self, waiting: Waiting) {
         match waiting {
-            Waiting::Produce(_) => {}
+            Waiting::Produce(_) | Waiting::Deletion { .. } => {}
             Waiting::ProducerId { producer } => self.producers[producer].is_asking_for_id = false,
             Waiting::Admin { change } => self.catalog.gives_up(change),
             Waiting::Commit { partition, offset } => {

@@ -243,7 +243,7 @@ impl Machine {
                 process.armed.insert(follower.broker, (*position, Offset(-1)));
                 return;
             }
-            Ok(_) => leader.answer(position, AnswerKind::BeginAnew { begin }),
+            Ok(_) => leader.begin_anew(position, begin),
             Err(refusal) => {
                 context.events.note(match refusal {
                     FetchRefusal::Diverging { .. } => "follower: position diverges",
@@ -252,7 +252,8 @@ impl Machine {
                     FetchRefusal::UnknownLeaderEpoch { .. } => "leader: zombie refused",
                     _ => "leader: position refused",
                 });
-                leader.answer_to_refused(position, refusal, begin)
+                let answer = leader.answer_to_refused(position, refusal);
+                answer.unwrap_or_else(|| leader.begin_anew(position, begin))
             }
         };
         context.out.push((follower.broker, Message::Answer(answer, Vec::new())));

@@ -284,7 +284,7 @@ impl World {
 
     fn client(&mut self) -> Result<(), Violation> {
         let op = if self.is_healing { Op::Produce } else { self.rng.weighted(&self.swarm.ops) };
-        self.part(|world| {
+        let act = |world: &mut World| {
             world.trace.event(op.name(), &[]);
             match op {
                 Op::Produce => {
@@ -303,7 +303,9 @@ impl World {
                 Op::CompareReplica => world.compare_replica(),
                 Op::CheckDisk => world.check_disk(),
             }
-        })?;
+        };
+        // What was begun is ended, whichever steps are left out.
+        if self.is_healing { self.apart(true, act) } else { self.part(act) }?;
         let after = between(&mut self.chance, Duration::from_micros(200), self.swarm.op_every);
         self.schedule(self.now + after, Event::Client);
         Ok(())

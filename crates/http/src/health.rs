@@ -28,6 +28,11 @@ impl Readiness {
         self.0.load(Ordering::Acquire) == READY
     }
 
+    /// Nothing is known of the cluster yet.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.0.load(Ordering::Acquire) == STARTING
+    }
+
     /// From now on work is welcome.
     pub fn set_ready(&self) {
         self.0.store(READY, Ordering::Release);

@@ -108,7 +108,8 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
     let method = request.method().clone();
     let refused = check_headers(request.headers())
         .and_then(|()| check_host(app.has_local_names_only, request.headers()))
-        .and_then(|()| check_origin(&method, request.headers()));
+        .and_then(|()| check_origin(&method, request.headers()))
+        .and_then(|()| check_started(&app, request.uri().path()));
     let response = match refused {
         Ok(()) => {
             // What the action does between two waits may touch a disk.
@@ -123,6 +124,19 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
     let route = matched.as_ref().map_or("none", MatchedPath::as_str);
     app.metrics.count(&method, route, response.status());
     response
+}
+
+/// Until the cluster counts this broker as one that is there, it does not know which of its metadata
+/// is committed, and would say of topics that they do not exist.
+fn check_started(app: &App, path: &str) -> Result<(), ApiError> {
+    const RESTS_ON_METADATA: [&str; 3] = ["/topics", "/groups", "/losses"];
+    let rests = RESTS_ON_METADATA.iter().any(|prefix| path.starts_with(prefix));
+    if !rests || !app.readiness.is_starting() {
+        return Ok(());
+    }
+    let message = "the broker is starting: it has not come to its cluster yet";
+    Err(ApiError::new(Code::Unavailable, message)
+        .with_help("try again, or ask another broker; /readyz says when it is ready"))
 }
 
 fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {

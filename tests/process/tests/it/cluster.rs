@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use towpath_process::kafka::KafkaConnection;
 use towpath_process::{Addresses, BrokerProcess, Finished, Start, free_addresses, http};
 
 use crate::support::{eventually, stop};
@@ -185,6 +186,32 @@ impl Cluster {
         }
     }
 
+    /// Kills all of three. Who is back before a majority is does not know what is committed, and says
+    /// of no topic that it does not exist.
+    fn check_return_of_all(
+        &self,
+        brokers: Vec<Option<BrokerProcess>>,
+    ) -> Vec<Option<BrokerProcess>> {
+        brokers.into_iter().flatten().for_each(|broker| broker.kill().unwrap());
+        let first = self.member(1).begin().unwrap();
+        let alone = self.places[0].addresses;
+        eventually(WHOLE_PATIENCE, || {
+            let answer = http::get(alone.http, "/readyz").ok()?;
+            let said = String::from_utf8_lossy(&answer.body).into_owned();
+            said.contains("known to the cluster").then_some(())
+        });
+        assert_eq!(http::get(alone.http, "/topics/t").unwrap().status, 503);
+        let others = [2, 3].map(|id| self.member(id).begin().unwrap());
+        let topics = eventually(WHOLE_PATIENCE, || {
+            KafkaConnection::open(alone.kafka).and_then(|mut connection| connection.topics()).ok()
+        });
+        assert!(topics.contains("t"), "{topics:?}");
+        let all = [first].into_iter().chain(others);
+        let brokers = all.map(|starting| Some(starting.ready(WHOLE_PATIENCE).unwrap())).collect();
+        self.wait_until_whole(3);
+        brokers
+    }
+
     pub(crate) fn check_records(&self, count: u32) {
         let read = self.run("read", &["t", "-o", "tsv", "--from", "earliest"]);
         let mut values: Vec<u32> =
@@ -240,6 +267,8 @@ fn a_cluster_loses_brokers_gets_them_back_and_grows() {
         cluster.wait_until_whole(3);
     }
     cluster.check_records(18);
+
+    brokers = cluster.check_return_of_all(brokers);
 
     // A stranger stays outside, a fourth broker comes in.
     let stranger = cluster.joiner(5).variable("TOWPATH_PEER_SECRET", "what somebody else knows");

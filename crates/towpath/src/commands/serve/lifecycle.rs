@@ -1,8 +1,8 @@
 //! From settings to a running server, and to its end.
 //!
 //! ```text
-//! bind ─▶ find the cluster, recover the data ─▶ serve ─▶ be there for the cluster
-//!      ─▶ (dev) write and read a record ─▶ ready
+//! bind ─▶ find the cluster, recover the data ─▶ serve HTTP ─▶ be there for the cluster
+//!      ─▶ (dev) write and read a record ─▶ serve Kafka clients, ready
 //!   signal, or order to start anew ─▶ not ready ─▶ let others lead ─▶ close listeners,
 //!      answer what is under way ─▶ flush ─▶ exit 0, or the program again
 //! ```
@@ -18,8 +18,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use towpath_http::Readiness;
-use towpath_server::{Node, Progress};
+use towpath_http::{HttpListener, Readiness};
+use towpath_server::{KafkaListener, Node, Progress};
 
 use super::again::Program;
 use super::banner::Banner;
@@ -157,7 +157,8 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     let peer = listeners.peer.as_ref().map(|peer| peer.address);
     let opened = open_answering(&settings, data.paths(), listeners, &mut signals).await?;
     let Some((joined, listeners)) = opened else { return Ok(Ended::Stopped) };
-    let serving = Serving::begin(joined, listeners);
+    let Listeners { kafka: for_clients, http: for_callers, .. } = listeners;
+    let mut serving = Serving::begin(joined, for_callers);
     let arrived = tokio::select! {
         arrived = serving.arrive() => Some(arrived),
         () = signals.wait() => None,
@@ -175,6 +176,7 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
         serving.end().await;
         return tested.map(|_| Ended::Stopped);
     }
+    serving.take_clients(for_clients);
     serving.readiness.set_ready();
     let kept = match data {
         Data::Kept(paths) => paths.as_slice(),
@@ -242,14 +244,20 @@ struct Serving {
 }
 
 impl Serving {
-    fn begin(joined: Joined, listeners: Listeners) -> Serving {
+    fn begin(joined: Joined, http: HttpListener) -> Serving {
         let node = Arc::clone(&joined.node);
         let (stop, stopped) = watch::channel(false);
         let readiness = Readiness::default();
-        let Listeners { kafka, http, .. } = listeners;
-        let kafka = tokio::spawn(kafka.serve(Arc::clone(&node), stopped.clone()));
         let http = tokio::spawn(http.serve(Arc::clone(&node), readiness.clone(), stopped));
-        Serving { node, joined, readiness, stop, listeners: vec![kafka, http] }
+        Serving { node, joined, readiness, stop, listeners: vec![http] }
+    }
+
+    /// Begins to answer Kafka clients. Not before [`Serving::arrive`]: until a majority of the
+    /// cluster has been heard, this broker does not know which of the metadata on its disk is
+    /// committed, and would say of topics that they do not exist.
+    fn take_clients(&mut self, kafka: KafkaListener) {
+        let served = kafka.serve(Arc::clone(&self.node), self.stop.subscribe());
+        self.listeners.push(tokio::spawn(served));
     }
 
     /// Waits until the cluster counts this broker as one that is there.

@@ -8,6 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+/// How `towpath-cluster` ends when it cannot run on this machine.
+const CANNOT: i32 = 2;
+
 /// Builds and runs. The arguments are those of `towpath-cluster`: `--times N`, `--rolling`,
 /// `--flips`, `--seed S`, `--hold SECONDS`, `--campaign DIR`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -16,6 +19,13 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bail!("towpath-cluster: {status}");
     }
     Ok(())
+}
+
+/// Why it cannot run here, if it cannot.
+pub(crate) fn missing() -> Option<String> {
+    let output = command(&["--probe".to_owned()]).output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.code() == Some(CANNOT)).then_some(said)
 }
 
 fn command(args: &[String]) -> Command {

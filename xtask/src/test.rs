@@ -21,6 +21,9 @@ const BUDGET: Duration = Duration::from_secs(40 * 60);
 const SEEDS_MIN: u64 = 3_000;
 /// Kills that run whatever the time.
 const KILLS_MIN: u64 = 50;
+/// Faults of a cluster, each of another kind: one, two and all brokers killed, one paused, one cut
+/// off, one cut one way, a full disk.
+const CLUSTER: [&str; 4] = ["--times", "7", "--hold", "4"];
 /// Frames and slow connections of the attack: what fits into the minute that it takes to see slow
 /// connections closed.
 const ATTACK: [&str; 4] = ["--frames", "100000", "--slow", "500"];
@@ -151,10 +154,19 @@ impl Run {
         });
         let kills = KILLS_MIN.to_string();
         self.step("kills", || crate::kill::run(&words(&["--times", &kills])));
+        self.cluster();
         self.step("attack", || crate::attack::run(&words(&ATTACK)));
         let left = BUDGET.saturating_sub(self.began.elapsed()).as_secs();
         let seconds = left.clamp(FUZZ_SECONDS_MIN, FUZZ_SECONDS_MAX).to_string();
         self.step("fuzzing", || crate::fuzz::run(&words(&["--seconds", &seconds])));
+    }
+
+    fn cluster(&mut self) {
+        let name = "cluster kills";
+        match crate::cluster::missing() {
+            None => self.step(name, || crate::cluster::run(&words(&CLUSTER))),
+            Some(why) => self.outcome(name, || Outcome::Skipped(why)),
+        }
     }
 
     fn conclude(&self) -> Result<()> {

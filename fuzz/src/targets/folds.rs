@@ -155,7 +155,10 @@ fn publisher_seeds() -> Vec<Vec<u8>> {
 
 fn metadata_seeds() -> Vec<Vec<u8>> {
     use metadata::{Address, Broker, ConfiguredResource, Overrides, PartitionState, Record};
-    use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicName, TopicPartition};
+    use towpath_model::{
+        BrokerId, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId, TopicName,
+        TopicPartition,
+    };
 
     let id = TopicId::ZERO;
     let partition = TopicPartition { topic: id, partition: PartitionIndex(0) };
@@ -173,11 +176,22 @@ fn metadata_seeds() -> Vec<Vec<u8>> {
         directories: vec![id],
         role: metadata::Role::Broker,
         offline: vec![id],
+        format_level: 1,
         fenced: true,
         in_controlled_shutdown: false,
         drained: true,
     };
     let name = TopicName::new("orders").expect("a legal name");
+    let loss = metadata::AcceptedLoss {
+        partition,
+        topic: name.clone(),
+        leader_epoch: LeaderEpoch(2),
+        leader: BrokerId(1),
+        lost_from: Offset(5),
+        resume_at: Offset(9),
+        at: Timestamp(7),
+        by: "an operator".to_owned(),
+    };
     inputs([
         Record::FormatLevel(1),
         Record::Topic { id, name, internal: false, grows: true },
@@ -188,6 +202,8 @@ fn metadata_seeds() -> Vec<Vec<u8>> {
         Record::Config { resource: ConfiguredResource::Broker(None), overrides },
         Record::Broker(broker),
         Record::BrokerRemoved { id: BrokerId(1) },
+        Record::Retired { broker: BrokerId(1), directory: id },
+        Record::AcceptedLoss(loss),
         Record::BrokerEpoch(3),
         Record::ClusterId("c".to_owned()),
         Record::ProducerIdBlock { end: 1000 },

@@ -194,7 +194,10 @@ fn cycle(
     );
     ledger.time("all replicas in sync after all brokers were ready", whole);
     for took in round.load.take_first_acks() {
-        ledger.time("first acknowledgement after a partition's leader ended, the others healthy", took);
+        ledger.time(
+            "first acknowledgement after a partition's leader ended, the others healthy",
+            took,
+        );
     }
     Ok(())
 }

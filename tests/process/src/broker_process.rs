@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,11 +34,27 @@ pub struct Addresses {
 }
 
 /// Two loopback addresses that were free a moment ago, for brokers that must come back to the same
-/// place. Anyone may take them meanwhile; a start that fails then says so.
+/// place. A start that fails says who has taken them meanwhile.
 pub fn free_addresses() -> Result<Addresses> {
-    let kafka = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let http = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(Addresses { kafka: kafka.local_addr()?, http: http.local_addr()? })
+    Ok(Addresses { kafka: free_address()?, http: free_address()? })
+}
+
+/// Its port is none that the system gives to whoever asks for any (`ip_local_port_range` begins at
+/// 32,768 on Linux): while a broker is down, no other socket gets its port by chance.
+fn free_address() -> Result<SocketAddr> {
+    const PORTS: std::ops::Range<u32> = 10_000..32_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    for _ in PORTS {
+        // Test processes that run beside each other begin at different ones.
+        let at =
+            std::process::id().wrapping_mul(97).wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + at % (PORTS.end - PORTS.start);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(port)?));
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    bail!("no port is free between {} and {}", PORTS.start, PORTS.end)
 }
 
 /// Flags come before these, where a test is about them.

@@ -122,11 +122,14 @@ fn a_peer_that_calls_is_called_back_at_once() {
     let rest = Duration::from_secs(600);
     let limits = PeerLimits { rest_min: rest, rest_max: rest, ..PeerLimits::default() };
     let one = Transport::start(1, Options { limits, ..Options::default() });
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    one.addresses.set(BrokerId(2), peer_address(free.local_addr().unwrap()));
-    drop(free);
+    // Bound and not listening: calls are refused, and nobody else is given the port.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = held.local_addr().unwrap();
+    let port = address.port();
+    one.addresses.set(BrokerId(2), peer_address(address));
     one.handler.until("refused", |seen| seen.lost.contains(&(BrokerId(2), true)));
+    drop(held);
     let two = Transport::start(2, Options { port, ..Options::default() });
     two.knows(&[&one]);
     one.send(&two, Class::Control, b"at once");

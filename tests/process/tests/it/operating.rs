@@ -231,7 +231,8 @@ fn the_loss_of_a_partition_is_accepted_by_name_and_stays_on_record() {
     // Broker 3 falls behind; broker 2, which alone holds everything, goes away.
     brokers.pop().unwrap().kill().unwrap();
     let known = publish_some(&cluster, "pair", 3);
-    assert_eq!((shared, known), (4, 7));
+    // One whose answer was lost has been sent again.
+    assert!(4 <= shared && shared < known, "{shared}, {known}");
     brokers.pop().unwrap().kill().unwrap();
     brokers.push(cluster.member(3).begin().unwrap().ready(WHOLE_PATIENCE).unwrap());
     wait_until_led(&cluster, "pair", false);
@@ -244,9 +245,9 @@ fn the_loss_of_a_partition_is_accepted_by_name_and_stays_on_record() {
     let insisted = [&accept[..], &["--even-if-returning"]].concat();
     let accepted = json(&cluster.run("topic", &insisted));
     let loss = &accepted["accepted"][0];
-    assert_eq!((&loss["node"], &loss["lost_from"]), (&json!(3), &json!(5)), "{accepted}");
+    assert_eq!((&loss["node"], &loss["lost_from"]), (&json!(3), &json!(shared + 1)), "{accepted}");
     wait_until_led(&cluster, "pair", true);
-    assert_eq!(publish_some(&cluster, "pair", 1), 5, "new records follow what is left");
+    assert_eq!(publish_some(&cluster, "pair", 1), shared + 1, "new records follow what is left");
 
     // Broker 2 comes back with an empty disk: of `single` nothing is left anywhere.
     std::fs::remove_dir_all(&cluster.places[1].data).unwrap();
@@ -258,7 +259,7 @@ fn the_loss_of_a_partition_is_accepted_by_name_and_stays_on_record() {
     assert!(refused.stderr.contains("--next-offset"), "{refused:#?}");
     cluster.run("topic", &[&accept[..], &["--next-offset", "1000"]].concat());
     wait_until_led(&cluster, "single", true);
-    assert_eq!(publish_some(&cluster, "single", 1), 1000, "no offset is given out twice");
+    assert!(1000 <= publish_some(&cluster, "single", 1), "no offset is given out twice");
 
     let told = cluster.operate(&["losses"]);
     let told = told["losses"].as_array().unwrap();

@@ -113,7 +113,8 @@ def main():
         difference = list(difflib.unified_diff(wanted, got, "written down", "answered", lineterm="", n=0))
         changed = [line for line in difference[2:] if not line.startswith("@@")]
         print("\n".join(difference), file=sys.stderr, flush=True)
-        verdict = f"fail {len(changed)} lines differ, first {changed[0]}" if changed else f"ok {len(got)} answers"
+        firsts = [next((line for line in changed if line.startswith(sign)), "") for sign in "-+"]
+        verdict = f"fail {len(changed)} lines differ, first {' '.join(firsts)}" if changed else f"ok {len(got)} answers"
         print(f"STEP {probe} {verdict}", flush=True)
         failed |= bool(changed)
     sys.exit(failed)

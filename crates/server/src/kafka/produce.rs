@@ -59,8 +59,18 @@ struct Part {
 
 /// A partition's data after the first step.
 enum Begun {
-    Appended(i32, Appended),
-    Refused(Outcome),
+    /// In the log; acknowledged later.
+    Pending(i32, Appended),
+    Settled(Outcome),
+}
+
+impl Begun {
+    fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Begun::Pending(..) => None,
+            Begun::Settled(outcome) => Some(outcome),
+        }
+    }
 }
 
 /// What became of one partition.
@@ -97,13 +107,8 @@ pub(super) fn begin(node: &Arc<Node>, mut incoming: Incoming) -> Answer {
     }
     // The batches are in the log: their memory is not needed while they become durable.
     incoming.frame = BytesMut::new();
-    let is_pending = |begun: &Begun| matches!(begun, Begun::Appended(_, a) if a.is_pending());
-    if !begun.iter().any(is_pending) {
-        let settle = |begun| match begun {
-            Begun::Appended(index, appended) => Outcome::acknowledged(index, appended.settled()),
-            Begun::Refused(outcome) => outcome,
-        };
-        let outcomes = begun.into_iter().map(settle).collect();
+    if begun.iter().all(|begun| begun.outcome().is_some()) {
+        let outcomes = begun.iter().filter_map(Begun::outcome);
         return Answer::Now(answered(conclude(node, &incoming, &asked, outcomes)));
     }
     let node = Arc::clone(node);
@@ -153,7 +158,7 @@ async fn acknowledge(
     for (part, begun) in asked.parts.iter().zip(begun) {
         outcomes.push(wait(node, asked, part, begun).await);
     }
-    answered(conclude(node, incoming, asked, outcomes))
+    answered(conclude(node, incoming, asked, outcomes.iter()))
 }
 
 fn read(incoming: &Incoming) -> Result<Asked, Unanswerable> {
@@ -215,7 +220,7 @@ fn append_all(
     for part in &asked.parts[begun.len()..] {
         let Some(acks) = asked.acks else {
             let refused = Outcome::refused(part.index, ErrorCode::InvalidRequiredAcks, None);
-            begun.push(Begun::Refused(refused));
+            begun.push(Begun::Settled(refused));
             continue;
         };
         let topic = &asked.topics[part.topic];
@@ -224,8 +229,9 @@ fn append_all(
         }
         let found = &found.as_ref().expect("just looked up").1;
         begun.push(match append(node, incoming, found, topic, part, acks, turn.take()) {
-            Ok(appended) => Begun::Appended(part.index, appended),
-            Err(NotAppended::Refused(outcome)) => Begun::Refused(outcome),
+            Ok(appended) if appended.is_pending() => Begun::Pending(part.index, appended),
+            Ok(appended) => Begun::Settled(Outcome::acknowledged(part.index, appended.settled())),
+            Err(NotAppended::Refused(outcome)) => Begun::Settled(outcome),
             Err(NotAppended::NotYet) => return false,
         });
     }
@@ -315,8 +321,8 @@ fn topic_name(node: &Node, topic: &TopicRef) -> String {
 /// Waits until one batch is as safe as was asked for.
 async fn wait(node: &Node, asked: &Asked, part: &Part, begun: Begun) -> Outcome {
     let (index, appended) = match begun {
-        Begun::Appended(index, appended) => (index, appended),
-        Begun::Refused(outcome) => return outcome,
+        Begun::Pending(index, appended) => (index, appended),
+        Begun::Settled(outcome) => return outcome,
     };
     match node.acknowledged(appended, asked.timeout).await {
         Ok(acknowledged) => Outcome::acknowledged(index, acknowledged),
@@ -362,13 +368,18 @@ fn explain(index: i32, topic: &str, error: &PublishError) -> Outcome {
     Outcome { index, error: code, acknowledged: None, message: Some(message), record_errors }
 }
 
-fn conclude(node: &Node, incoming: &Incoming, asked: &Asked, outcomes: Vec<Outcome>) -> Handled {
+fn conclude<'o>(
+    node: &Node,
+    incoming: &Incoming,
+    asked: &Asked,
+    outcomes: impl Iterator<Item = &'o Outcome>,
+) -> Handled {
     if asked.acks == Some(Acks::None) {
-        return without_answer(asked, &outcomes);
+        return without_answer(asked, outcomes);
     }
     let mut hints = LeaderHints::new(node, &incoming.peer);
     let mut responses: Vec<TopicProduceResponse<'_>> = Vec::with_capacity(asked.topics.len());
-    for (part, outcome) in asked.parts.iter().zip(&outcomes) {
+    for (part, outcome) in asked.parts.iter().zip(outcomes) {
         if responses.len() <= part.topic {
             let topic = &asked.topics[part.topic];
             responses.push(TopicProduceResponse {
@@ -396,7 +407,7 @@ fn conclude(node: &Node, incoming: &Incoming, asked: &Asked, outcomes: Vec<Outco
 }
 
 /// With `acks=0` there is no answer; an error ends the connection, so that the client notices.
-fn without_answer(asked: &Asked, outcomes: &[Outcome]) -> Handled {
+fn without_answer<'o>(asked: &Asked, outcomes: impl Iterator<Item = &'o Outcome>) -> Handled {
     let mut all = asked.parts.iter().zip(outcomes);
     let failed = all.find(|(_, outcome)| outcome.error != ErrorCode::None);
     Ok(match failed {

@@ -89,9 +89,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             let active = brokers.map(|broker| (broker.id, (broker.epoch, broker.is_active())));
             (active.collect(), judged_after(image.broker_config().replica_stall_max))
         };
-        if active.len() < 2 {
-            return;
-        }
+        // Alone, this broker has nobody to judge; whoever is led no more is let go all the same, for it
+        // keeps its files open.
+        let has_others = 2 <= active.len();
         let mut watched = self.watched.take();
         let mut changes = Vec::new();
         watched.retain(|cell| {
@@ -99,7 +99,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 return true;
             }
             let Some(mut slot) = self.lock_in_time(cell) else { return true };
-            changes.extend(self.proposal_of(cell.id, &mut slot, now, stall, &active));
+            if has_others {
+                changes.extend(self.proposal_of(cell.id, &mut slot, now, stall, &active));
+            }
             slot.watched = slot.has_followers_to_watch();
             slot.watched
         });

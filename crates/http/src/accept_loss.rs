@@ -5,7 +5,7 @@
 use axum::extract::State;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
-use towpath_metadata::{AcceptedLoss, LossAcceptance, Refusal, Reply, Request};
+use towpath_metadata::{AcceptedLoss, LossAcceptance, Refusal, Reply, Request, Survivor};
 use towpath_model::{BrokerId, Offset, TopicPartition};
 
 use crate::answer::Json;
@@ -161,7 +161,7 @@ fn resume_at(proposal: &Proposal, asked: Option<i64>) -> Result<i64, ApiError> {
 
 async fn look(app: &App, topic: &str, id: TopicPartition) -> Result<Proposal, ApiError> {
     let replicas = list_replicas::look(app, topic, id).await;
-    let best = best(&replicas).cloned();
+    let best = Survivor::best(replicas.iter().filter_map(Replica::survivor));
     let image = app.node.driver().image();
     let state = image.partition(id).ok_or_else(|| refusals::of_metadata(&Refusal::UnknownTopic))?;
     if let Some(leader) = state.leader {
@@ -171,52 +171,20 @@ async fn look(app: &App, topic: &str, id: TopicPartition) -> Result<Proposal, Ap
         ApiError::new(Code::Unavailable, "no node that is there holds a replica of the partition")
             .with_help("start one of them, or move the partition to another node")
     })?;
-    let (start, end) = (best.log_start_offset.unwrap_or(0), best.log_end_offset.unwrap_or(0));
     Ok(Proposal {
         topic: topic.to_owned(),
         partition: id.partition.0,
-        node: best.node,
-        lost_from: end,
-        resume_at: (start < end).then_some(end),
+        node: best.broker.0,
+        lost_from: best.log_end_offset.0,
+        resume_at: best.resumes_at().map(|offset| offset.0),
         may_return: image.may_return(state).map(|id| id.0).collect(),
         partition_epoch: state.partition_epoch,
-    })
-}
-
-/// The one that holds most: of the latest leadership, and then the longest.
-fn best(replicas: &[Replica]) -> Option<&Replica> {
-    let told = replicas.iter().filter(|replica| replica.log_end_offset.is_some());
-    told.max_by_key(|replica| {
-        (replica.last_leader_epoch, replica.log_end_offset, std::cmp::Reverse(replica.node))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn replica(node: i32, last_leader_epoch: Option<i32>, end: Option<i64>) -> Replica {
-        let start = end.map(|_| 0);
-        Replica {
-            node,
-            state: "out of sync".to_owned(),
-            log_start_offset: start,
-            log_end_offset: end,
-            last_leader_epoch,
-        }
-    }
-
-    #[test]
-    fn a_later_leadership_counts_for_more_than_a_longer_log() {
-        let replicas = [
-            replica(1, Some(3), Some(90)),
-            replica(2, Some(4), Some(50)),
-            replica(3, Some(4), Some(60)),
-            replica(4, None, None),
-        ];
-        assert_eq!(best(&replicas).map(|best| best.node), Some(3));
-        assert_eq!(best(&replicas[3..]), None);
-    }
 
     #[test]
     fn where_new_records_begin_is_asked_only_where_nothing_is_left() {

@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, Uri};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use towpath_metadata::PartitionState;
-use towpath_model::{BrokerId, TopicPartition};
+use towpath_metadata::{PartitionState, Survivor};
+use towpath_model::{BrokerId, LeaderEpoch, Offset, TopicPartition};
 
 use crate::answer::Json;
 use crate::api_error::ApiError;
@@ -94,6 +94,17 @@ fn here(app: &App, id: TopicPartition) -> Option<Replica> {
 }
 
 impl Replica {
+    /// What it holds, if its node has told.
+    pub(crate) fn survivor(&self) -> Option<Survivor> {
+        let end = self.log_end_offset?;
+        Some(Survivor {
+            broker: BrokerId(self.node),
+            log_start_offset: Offset(self.log_start_offset.unwrap_or(0)),
+            log_end_offset: Offset(end),
+            last_leader_epoch: self.last_leader_epoch.map(LeaderEpoch),
+        })
+    }
+
     fn untold(state: &PartitionState, broker: BrokerId) -> Replica {
         let standing = match broker {
             id if state.leader == Some(id) => "leader",

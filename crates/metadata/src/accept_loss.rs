@@ -8,6 +8,7 @@
 //! What a replica holds only its broker knows: whoever asks has looked, chosen the one that holds most,
 //! and says from where on records are lost. A change of the partition since then makes that void.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,37 @@ pub struct AcceptedLoss {
     pub at: Timestamp,
     /// Who accepted it.
     pub by: String,
+}
+
+/// What a replica holds of a partition that nobody leads, in its own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Survivor {
+    /// Whose replica it is.
+    pub broker: BrokerId,
+    /// First offset kept.
+    pub log_start_offset: Offset,
+    /// First offset not written.
+    pub log_end_offset: Offset,
+    /// Of the leader that wrote its last batch.
+    pub last_leader_epoch: Option<LeaderEpoch>,
+}
+
+impl Survivor {
+    /// The one that holds most: of the latest leadership, and then the longest. A longer log of an
+    /// earlier leadership may end with what was never committed.
+    pub fn best(survivors: impl IntoIterator<Item = Survivor>) -> Option<Survivor> {
+        survivors.into_iter().max_by_key(|survivor| {
+            let Survivor { last_leader_epoch, log_end_offset, broker, .. } = *survivor;
+            (last_leader_epoch, log_end_offset, Reverse(broker))
+        })
+    }
+
+    /// Where new records begin if this replica leads: at its end. `None`: it holds nothing, and only an
+    /// operator knows how far consumers have come.
+    #[must_use]
+    pub fn resumes_at(&self) -> Option<Offset> {
+        (self.log_start_offset < self.log_end_offset).then_some(self.log_end_offset)
+    }
 }
 
 /// All losses that were accepted, in order of partition and leadership.
@@ -167,5 +199,32 @@ impl Image {
         let last = (partition, LeaderEpoch(i32::MAX));
         let newest = self.accepted_losses.range(first..=last).next_back();
         newest.map(|(_, loss)| loss.resume_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survivor(broker: i32, epoch: Option<i32>, end: i64) -> Survivor {
+        Survivor {
+            broker: BrokerId(broker),
+            log_start_offset: Offset(0),
+            log_end_offset: Offset(end),
+            last_leader_epoch: epoch.map(LeaderEpoch),
+        }
+    }
+
+    #[test]
+    fn a_later_leadership_counts_for_more_than_a_longer_log() {
+        let all = [survivor(1, Some(3), 90), survivor(2, Some(4), 50), survivor(3, Some(4), 60)];
+        assert_eq!(Survivor::best(all), Some(all[2]));
+        assert_eq!(Survivor::best([]), None);
+    }
+
+    #[test]
+    fn an_empty_replica_does_not_say_where_records_go_on() {
+        assert_eq!(survivor(1, Some(3), 40).resumes_at(), Some(Offset(40)));
+        assert_eq!(survivor(1, None, 0).resumes_at(), None);
     }
 }

@@ -45,7 +45,7 @@ mod topic;
 mod upkeep;
 mod wire;
 
-pub use accept_loss::{AcceptedLoss, LossAcceptance};
+pub use accept_loss::{AcceptedLoss, LossAcceptance, Survivor};
 pub use balance::{BalancePlan, PlannedLeader, PlannedMove};
 pub use broker::{Address, Broker, Role};
 pub use cluster::{

@@ -138,7 +138,8 @@ pub(crate) async fn cancel(
 
 /// Orders moves; the first refusal is the error.
 pub(crate) async fn order(app: &App, reassignments: Vec<Reassignment>) -> Result<(), ApiError> {
-    let request = Request::AlterReassignments { reassignments, factor_may_change: false };
+    let request =
+        Request::AlterReassignments { reassignments, factor_may_change: false, by_hand: false };
     match app.node.ask_metadata(request).await.map_err(refusals::of_unavailable)? {
         Reply::AlteredReassignments(outcomes) => {
             for ((topic, PartitionIndex(partition)), outcome) in outcomes {

@@ -98,7 +98,11 @@ impl Image {
                 return Err(Refusal::AssignmentsMiscounted { added, assigned: assigned.len() });
             }
             self.check_assignments(assigned, Some(factor))?;
-            return Ok(assigned.iter().map(|ids| self.new_partition(ids.clone())).collect());
+            let placed = |ids: &Vec<_>| PartitionState {
+                placed_by_hand: true,
+                ..self.new_partition(ids.clone())
+            };
+            return Ok(assigned.iter().map(placed).collect());
         }
         let brokers = self.placeable();
         if brokers.len() < factor {

@@ -12,7 +12,7 @@ use crate::place::{Placeable, Placement};
 use crate::record::{ConfiguredResource, Overrides, Record};
 use crate::refusal::Refusal;
 use crate::request::{CreatedTopic, NewTopic, Reply};
-use crate::topic::Topic;
+use crate::topic::{PartitionState, Topic};
 
 /// The name of Kafka's own metadata log, which tools know.
 const METADATA_TOPIC: &str = "__cluster_metadata";
@@ -68,12 +68,14 @@ impl Image {
         if self.topic_by_id(asked.candidate_id).is_some() || asked.candidate_id.is_zero() {
             return Err(Refusal::TopicIdTaken(asked.name.clone()));
         }
+        let placed_by_hand = !asked.assignments.is_empty();
+        let new_partition = |ids| PartitionState { placed_by_hand, ..self.new_partition(ids) };
         Ok(Topic {
             name,
             id: asked.candidate_id,
             internal: asked.internal,
-            grows: asked.replication_factor == -1 && asked.assignments.is_empty(),
-            partitions: partitions.into_iter().map(|ids| self.new_partition(ids)).collect(),
+            grows: asked.replication_factor == -1 && !placed_by_hand,
+            partitions: partitions.into_iter().map(new_partition).collect(),
             overrides,
         })
     }

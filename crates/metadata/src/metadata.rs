@@ -101,8 +101,8 @@ impl StateMachine for Metadata {
             Request::AssignDirectories { broker, epoch, directories } => {
                 self.assign_directories(broker, epoch, directories)
             }
-            Request::AlterReassignments { reassignments, factor_may_change } => {
-                image.alter_reassignments(reassignments, factor_may_change)
+            Request::AlterReassignments { reassignments, factor_may_change, by_hand } => {
+                image.alter_reassignments(reassignments, factor_may_change, by_hand)
             }
             Request::ElectLeaders { kind, partitions } => image.elect_leaders(kind, partitions),
             Request::AcceptLoss(asked) => image.accept_loss(now, asked),

@@ -27,6 +27,7 @@ impl Image {
         &self,
         asked: Vec<Reassignment>,
         factor_may_change: bool,
+        by_hand: bool,
     ) -> Decided {
         let mut times = BTreeMap::<NamedPartition, usize>::new();
         for reassignment in &asked {
@@ -36,7 +37,7 @@ impl Image {
         let mut outcomes: PartitionOutcomes = Vec::with_capacity(asked.len());
         for Reassignment { partition, target } in asked {
             let result = match times[&partition] {
-                1 => self.reassign(&partition, target.as_deref(), factor_may_change),
+                1 => self.reassign(&partition, target.as_deref(), factor_may_change, by_hand),
                 _ => Err(Refusal::RepeatedPartition),
             };
             outcomes.push((partition, result.map(|record| records.extend(record))));
@@ -59,6 +60,7 @@ impl Image {
         partition: &NamedPartition,
         target: Option<&[BrokerId]>,
         factor_may_change: bool,
+        by_hand: bool,
     ) -> Result<Option<Record>, Refusal> {
         let (topic, id, state) = self.named(partition)?;
         let wanted = match target {
@@ -69,7 +71,7 @@ impl Image {
                 if !factor_may_change && target.len() != factor {
                     return Err(Refusal::FactorChange { asked: target.len(), current: factor });
                 }
-                self.reassigned(state, target)
+                PartitionState { placed_by_hand: by_hand, ..self.reassigned(state, target) }
             }
         };
         Ok(self.settled(&self.electorate(), topic, id, wanted))

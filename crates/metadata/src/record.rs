@@ -7,7 +7,7 @@
 //!  1                                    format level u16
 //!  2 topic id [16]                      internal u8, grows u8, name text
 //!  3 topic id [16] partition u32        leader i32 (−1 none), leader epoch i32, partition epoch i32,
-//!                                       unclean u8, list of (replica i32, directory id [16]), in
+//!                                       flags u8 (1 unclean, 2 placed by hand), list of (replica i32, directory id [16]), in
 //!                                       sync, eligible, adding, removing: four lists of i32
 //!  4 2 topic id [16]                    list of (property text, value text), ascending
 //!  4 4 broker i32 (−1 all)              list of (property text, value text), ascending
@@ -145,6 +145,8 @@ const CONFIG_OF_BROKER: u8 = 4;
 const VERSION: u8 = 1;
 const NO_BROKER: i32 = -1;
 
+const UNCLEAN: u8 = 1;
+const PLACED_BY_HAND: u8 = 2;
 const FENCED: u8 = 1;
 const IN_CONTROLLED_SHUTDOWN: u8 = 2;
 const DRAINED: u8 = 4;
@@ -257,7 +259,7 @@ fn write_partition<'w>(out: &'w mut Writer, state: &PartitionState) -> &'w mut W
     out.i32(state.leader.map_or(NO_BROKER, |leader| leader.0))
         .i32(state.leader_epoch.0)
         .i32(state.partition_epoch)
-        .u8(u8::from(state.unclean))
+        .u8(flags(&[(state.unclean, UNCLEAN), (state.placed_by_hand, PLACED_BY_HAND)]))
         .list(&replicas, |out, (broker, directory)| out.i32(broker.0).uuid(**directory));
     for brokers in [&state.in_sync, &state.eligible, &state.adding, &state.removing] {
         out.list(brokers, |out, broker| out.i32(broker.0));
@@ -266,15 +268,15 @@ fn write_partition<'w>(out: &'w mut Writer, state: &PartitionState) -> &'w mut W
 }
 
 fn write_broker<'w>(out: &'w mut Writer, broker: &Broker) -> &'w mut Writer {
-    let flags = [
+    let flags = flags(&[
         (broker.fenced, FENCED),
         (broker.in_controlled_shutdown, IN_CONTROLLED_SHUTDOWN),
         (broker.drained, DRAINED),
         (broker.role == Role::Frontend, FRONTEND),
-    ];
+    ]);
     out.i64(broker.epoch)
         .uuid(broker.incarnation)
-        .u8(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum())
+        .u8(flags)
         .text(broker.rack.as_deref().unwrap_or_default())
         .list(&broker.addresses, |out, address| {
             out.text(&address.listener).text(&address.host).u16(address.port)
@@ -282,6 +284,18 @@ fn write_broker<'w>(out: &'w mut Writer, broker: &Broker) -> &'w mut Writer {
         .list(&broker.directories, |out, directory| out.uuid(*directory))
         .list(&broker.offline, |out, directory| out.uuid(*directory))
         .u16(broker.format_level)
+}
+
+fn flags(flags: &[(bool, u8)]) -> u8 {
+    flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum()
+}
+
+fn known_flags(reader: &mut Reader<'_>, known: u8) -> Result<u8, FoldError> {
+    let flags = reader.u8()?;
+    match flags & !known {
+        0 => Ok(flags),
+        unknown => Err(FoldError(format!("flags {unknown} that this program does not know"))),
+    }
 }
 
 fn flag(reader: &mut Reader<'_>) -> Result<bool, FoldError> {
@@ -354,7 +368,7 @@ fn partition(partition: TopicPartition, value: Option<&[u8]>) -> Result<Record, 
         let leader = Some(reader.i32()?).filter(|id| *id != NO_BROKER).map(BrokerId);
         let leader_epoch = LeaderEpoch(reader.i32()?);
         let partition_epoch = reader.i32()?;
-        let unclean = flag(reader)?;
+        let flags = known_flags(reader, UNCLEAN | PLACED_BY_HAND)?;
         let replicas = reader.list(|reader| Ok((BrokerId(reader.i32()?), reader.uuid()?)))?;
         let (replicas, directories) = replicas.into_iter().unzip();
         Ok(PartitionState {
@@ -367,7 +381,8 @@ fn partition(partition: TopicPartition, value: Option<&[u8]>) -> Result<Record, 
             eligible: brokers(reader)?,
             adding: brokers(reader)?,
             removing: brokers(reader)?,
-            unclean,
+            unclean: flags & UNCLEAN != 0,
+            placed_by_hand: flags & PLACED_BY_HAND != 0,
         })
     })?;
     Ok(Record::Partition { partition, state })
@@ -403,11 +418,9 @@ fn broker(id: BrokerId, value: Option<&[u8]>) -> Result<Record, FoldError> {
     let broker = versioned(value)?.whole(|reader| {
         let epoch = reader.i64()?;
         let incarnation = reader.uuid()?;
-        let flags = reader.u8()?;
+        let known = FENCED | IN_CONTROLLED_SHUTDOWN | DRAINED | FRONTEND;
+        let flags = known_flags(reader, known)?;
         let is_set = |flag| flags & flag != 0;
-        if FENCED | IN_CONTROLLED_SHUTDOWN | DRAINED | FRONTEND < flags {
-            return Err(FoldError(format!("flags {flags} of a broker")));
-        }
         Ok(Broker {
             id,
             epoch,

@@ -76,6 +76,8 @@ pub enum Request {
         reassignments: Vec<Reassignment>,
         /// Whether a partition may get more or fewer replicas than it has.
         factor_may_change: bool,
+        /// Whether somebody chose the targets, and no balance is to change them.
+        by_hand: bool,
     },
     /// ElectLeaders (KIP-460).
     ElectLeaders {

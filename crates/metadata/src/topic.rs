@@ -36,6 +36,8 @@ pub struct PartitionState {
     pub removing: Vec<BrokerId>,
     /// Whether this leader was elected although it may lack committed records.
     pub unclean: bool,
+    /// Whether somebody chose where the replicas lie: then no balance of the cluster's own moves them.
+    pub placed_by_hand: bool,
 }
 
 impl PartitionState {
@@ -53,6 +55,7 @@ impl PartitionState {
             adding: Vec::new(),
             removing: Vec::new(),
             unclean: false,
+            placed_by_hand: false,
         }
     }
 

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Each step is a reassignment like an operator's: it copies first, and takes away when the copy is
-//! in sync.
+//! in sync. Where somebody chose the brokers, replicas move only off a broker that must be left: tools
+//! that spread load themselves would have their work undone.
 
 use std::time::Duration;
 
@@ -147,7 +148,8 @@ fn replaced(state: &PartitionState, at: usize, placement: &mut Placement) -> Opt
 }
 
 fn is_small(topic: &Topic, full: usize) -> bool {
-    topic.grows && topic.partitions.iter().any(|state| state.replicas.len() < full)
+    let is_small = |state: &PartitionState| !state.placed_by_hand && state.replicas.len() < full;
+    topic.grows && topic.partitions.iter().any(is_small)
 }
 
 fn grown(
@@ -156,7 +158,7 @@ fn grown(
     full: usize,
     placement: &mut Placement,
 ) -> Option<Vec<BrokerId>> {
-    if !topic.grows || full <= state.replicas.len() {
+    if !topic.grows || state.placed_by_hand || full <= state.replicas.len() {
         return None;
     }
     let mut target = state.replicas.clone();
@@ -181,7 +183,7 @@ fn is_uneven(placement: &Placement) -> bool {
 /// One replica from the broker with the most to the one with the least, where they are far apart
 /// and no rack is lost.
 fn balanced(state: &PartitionState, placement: &mut Placement) -> Option<Vec<BrokerId>> {
-    if !is_uneven(placement) {
+    if state.placed_by_hand || !is_uneven(placement) {
         return None;
     }
     let (most, least) = placement.extremes()?;

@@ -45,7 +45,11 @@ fn carry_out(world: &mut World, plan: &BalancePlan) {
         .chain(leaders)
         .map(|(id, target)| Reassignment { partition: named(id), target: Some(target.clone()) });
     let reassignments = reassignments.collect();
-    let reply = world.ask(Request::AlterReassignments { reassignments, factor_may_change: false });
+    let reply = world.ask(Request::AlterReassignments {
+        reassignments,
+        factor_may_change: false,
+        by_hand: false,
+    });
     let Reply::AlteredReassignments(outcomes) = reply else { panic!("{reply:?}") };
     assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");
     catch_up(world);

@@ -125,6 +125,7 @@ fn carry_out(world: &mut World, old: &mut BTreeMap<TopicPartition, PartitionStat
             world.ask(Request::AlterReassignments {
                 reassignments: vec![Reassignment { partition: (name, id.partition), target }],
                 factor_may_change: true,
+                by_hand: true,
             });
         }
         Step::Elect { partition, unclean } => {

@@ -139,10 +139,11 @@ fn request() -> impl Strategy<Value = Request> {
                 Request::AssignDirectories { broker, epoch, directories }
             }
         ),
-        (prop::collection::vec(reassignment, 0..3), any::<bool>()).prop_map(
-            |(reassignments, factor_may_change)| Request::AlterReassignments {
+        (prop::collection::vec(reassignment, 0..3), any::<bool>(), any::<bool>()).prop_map(
+            |(reassignments, factor_may_change, by_hand)| Request::AlterReassignments {
                 reassignments,
                 factor_may_change,
+                by_hand,
             }
         ),
         (any::<bool>(), prop::option::of(prop::collection::vec(named(), 0..3))).prop_map(

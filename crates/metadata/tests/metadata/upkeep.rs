@@ -1,6 +1,6 @@
 //! What the controller does by itself.
 
-use towpath_metadata::{Image, RefusalKind, Reply, Request};
+use towpath_metadata::{Image, Reassignment, RefusalKind, Reply, Request};
 use towpath_model::{BrokerId, PartitionIndex, TopicPartition};
 
 use crate::support::World;
@@ -137,6 +137,42 @@ fn a_new_broker_takes_load_by_itself() {
     let logged = world.log.len();
     live(&mut world, &[1, 2, 3], 60);
     assert_eq!(world.log.len(), logged);
+}
+
+/// Tools that place replicas themselves would have their work undone.
+#[test]
+fn what_somebody_placed_stays_where_it_is() {
+    let mut world = World::cluster(&[1, 2, 3]);
+    let mut topic = world.topic("t");
+    let on = |at, ids: &[i32]| (PartitionIndex(at), ids.iter().map(|id| BrokerId(*id)).collect());
+    topic.assignments = (0..6).map(|at| on(at, &[2, 3])).collect();
+    world.create(topic).unwrap();
+    let mut left = world.topic("left");
+    left.partitions = 1;
+    world.create(left).unwrap();
+    live(&mut world, &[1, 2, 3], 60);
+    let replicas = |world: &World| -> Vec<usize> {
+        loads(world.image(), &[1, 2, 3]).iter().map(|(_, replicas)| *replicas).collect()
+    };
+    assert_eq!(replicas(&world), [1, 7, 7]);
+    let plan = world.image().balance_plan(&std::collections::BTreeMap::new());
+    assert!(!plan.is_empty(), "who asks for it gets it");
+
+    // A topic that grows with the cluster stays as small as somebody made it.
+    let partition = ("left".to_owned(), PartitionIndex(0));
+    let target = Some(vec![BrokerId(1)]);
+    world.ask(Request::AlterReassignments {
+        reassignments: vec![Reassignment { partition, target }],
+        factor_may_change: true,
+        by_hand: true,
+    });
+    live(&mut world, &[1, 2, 3], 60);
+    assert_eq!(replicas(&world), [1, 6, 6]);
+
+    // It leaves a broker that has to be left.
+    world.ask(Request::DrainBroker { broker: BrokerId(3), drained: true });
+    live(&mut world, &[1, 2, 3], 60);
+    assert_eq!(replicas(&world), [7, 6, 0]);
 }
 
 #[test]

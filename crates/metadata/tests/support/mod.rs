@@ -360,6 +360,7 @@ impl World {
         let reply = self.ask(Request::AlterReassignments {
             reassignments: vec![Reassignment { partition, target }],
             factor_may_change: true,
+            by_hand: true,
         });
         let Reply::AlteredReassignments(mut outcomes) = reply else { panic!("{reply:?}") };
         outcomes.remove(0).1

@@ -25,7 +25,7 @@ pub(super) async fn handle(node: &Node, incoming: &Incoming) -> Handled {
         })
     });
     let reassignments = reassignments.collect();
-    let alter = Request::AlterReassignments { reassignments, factor_may_change };
+    let alter = Request::AlterReassignments { reassignments, factor_may_change, by_hand: true };
     let error = match node.ask_metadata(alter).await {
         Ok(Reply::AlteredReassignments(outcomes)) => {
             let topics = by_topic(&outcomes);

@@ -376,7 +376,8 @@ impl World {
         let target = self.rng.percent(85).then_some(target);
         let partition = (fact.name.as_str().to_owned(), index);
         let reassignments = vec![Reassignment { partition, target }];
-        let request = Request::AlterReassignments { reassignments, factor_may_change: true };
+        let request =
+            Request::AlterReassignments { reassignments, factor_may_change: true, by_hand: true };
         self.change(Change::Any, request)
     }
 

@@ -590,7 +590,8 @@ impl World {
         let target = Some(target).filter(|_| self.rng.percent(80));
         let partition = ("t".to_owned(), PartitionIndex(0));
         let reassignments = vec![Reassignment { partition, target }];
-        let request = Request::AlterReassignments { reassignments, factor_may_change: true };
+        let request =
+            Request::AlterReassignments { reassignments, factor_may_change: true, by_hand: true };
         self.decide(request).map(drop)
     }
 

@@ -7,46 +7,47 @@
 //! what a suite is made of stands in its own file.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::fs;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::clients::kit::is_on_path;
-use crate::product::Product;
 use crate::root;
 
+mod brokers;
 mod franz_go;
+mod go_module;
 mod kafka_python;
+mod kafka_scripts;
 mod kafka_tools;
 mod librdkafka;
 mod lists;
+mod orders;
 mod program;
 mod run;
 mod suite;
 
+use brokers::{Brokers, Plan};
 use lists::Lists;
+use orders::obeying;
 use run::{Chosen, Results, run_tests};
 use suite::{Prepared, Suite};
 
-const USAGE: &str = "usage: cargo xtask compat SUITE|all [--only TEST] [--quick] [--keep] [--write] [--bootstrap HOST:PORT]
+const USAGE: &str = "usage: cargo xtask compat SUITE|all [--only TEST] [--quick] [--keep] [--write] [--bootstrap HOST:PORT,…]
 
   --only TEST            the tests whose name contains TEST
   --quick                without the tests marked slow, as in CI
   --keep                 keep the broker's data, in target/compat/SUITE/data
   --write                add what newly passes to the list
-  --bootstrap HOST:PORT  another broker, such as `cargo xtask oracle start`; nothing is compared
+  --bootstrap HOST:PORT  another broker, such as `cargo xtask oracle start`, or all brokers of a cluster;
+                         nothing is compared
 
 suites: franz-go, librdkafka, kafka-tools, kafka-python";
 
 const SUITES: &[&Suite] =
     &[&franz_go::SUITE, &librdkafka::SUITE, &kafka_tools::SUITE, &kafka_python::SUITE];
-
-/// What a broker has to be told so that the suites find what they assume: topics that appear when
-/// they are used have four partitions (librdkafka and kafka-python say so in their instructions).
-const SETTINGS: &[&str] = &["--set", "num.partitions=4"];
 
 /// What was asked for.
 #[derive(Default)]
@@ -159,7 +160,7 @@ fn run_suite(suite: &Suite, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests, those that want their broker set up otherwise at one of their own.
+/// Runs the tests, those that want their brokers set up otherwise at some of their own.
 fn run_all(
     suite: &Suite,
     prepared: &dyn Prepared,
@@ -174,14 +175,25 @@ fn run_all(
     }
     let mut results = Results::new();
     for (settings, tests) in by_settings {
-        let broker = match options.bootstrap {
-            Some(_) => None,
-            None => Some(start(&made, settings, options.keeps_data)?),
+        let plan = Plan {
+            made: &made,
+            nodes: suite.nodes,
+            settings,
+            flags: &|broker| prepared.flags(broker),
+            keeps_data: options.keeps_data,
         };
-        let bootstrap = broker.as_ref().map(|broker| broker.kafka.as_str());
-        let bootstrap = options.bootstrap.or(bootstrap).context("there is no broker")?;
-        let chosen = Chosen { suite, prepared, tests: &tests, bootstrap };
-        results.extend(run_tests(&chosen, lists, &made.join("logs")));
+        let run = |bootstrap: &str| -> Result<Results> {
+            let _beside = prepared.surround(bootstrap)?;
+            let chosen = Chosen { suite, prepared, tests: &tests, bootstrap };
+            Ok(run_tests(&chosen, lists, &made.join("logs")))
+        };
+        results.extend(match options.bootstrap {
+            Some(bootstrap) => run(bootstrap)?,
+            None => {
+                let brokers = Brokers::start(&plan)?;
+                obeying(prepared.orders(), &brokers, || run(&brokers.bootstrap()))?
+            }
+        });
     }
     Ok(results)
 }
@@ -189,18 +201,4 @@ fn run_all(
 /// Where a suite is fetched, built and run.
 fn directory(suite: &Suite) -> PathBuf {
     root().join("target/compat").join(suite.name)
-}
-
-fn start(made: &Path, settings: &[&str], keeps_data: bool) -> Result<Product> {
-    let data = made.join("data");
-    let mut flags: Vec<&Path> = SETTINGS.iter().chain(settings).map(Path::new).collect();
-    if keeps_data {
-        if data.exists() {
-            fs::remove_dir_all(&data)?;
-        }
-        flags.extend([Path::new("--data"), &data]);
-    } else {
-        flags.push(Path::new("--ephemeral"));
-    }
-    Product::start_with(flags, Stdio::from(File::create(made.join("broker.log"))?))
 }

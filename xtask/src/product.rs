@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::root;
@@ -39,28 +39,40 @@ pub(crate) fn binary() -> PathBuf {
     target().join("release/towpath")
 }
 
+/// A broker that is not ready yet: those of a cluster wait for each other.
+pub(crate) struct Starting {
+    /// Without its address.
+    product: Product,
+    lines: Receiver<String>,
+}
+
+/// Builds the product with optimisation.
+pub(crate) fn build() -> Result<()> {
+    crate::test::cargo(&["build", "--release", "--package", "towpath"])
+}
+
 impl Product {
-    /// Starts an ephemeral `dev` broker and waits until it is ready.
+    /// Builds and starts an ephemeral `dev` broker and waits until it is ready.
     pub(crate) fn start() -> Result<Product> {
-        Product::start_with(["--ephemeral"], Stdio::inherit())
+        build()?;
+        Product::begin(["dev", "--kafka", "127.0.0.1:0", "--ephemeral"], Stdio::inherit())?.ready()
     }
 
-    /// Starts a `dev` broker with these flags, which say where its data is; its log goes to `log`.
-    pub(crate) fn start_with(
-        flags: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    /// Starts what was built with this command line, and does not wait; its log goes to `log`.
+    pub(crate) fn begin(
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
         log: Stdio,
-    ) -> Result<Product> {
-        crate::test::cargo(&["build", "--release", "--package", "towpath"])?;
+    ) -> Result<Starting> {
         let mut child = Command::new(binary())
-            .args(["dev", "--kafka", "127.0.0.1:0", "--ready-json"])
-            .args(flags)
+            .args(arguments)
+            .arg("--ready-json")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
             .context("the broker did not start")?;
         let stdout = child.stdout.take().context("the broker has no output")?;
-        let (sender, receiver) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         // Lives as long as the broker: somebody has to read what it prints.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -68,12 +80,27 @@ impl Product {
                 let _ = sender.send(line);
             }
         });
-        let Ok(line) = receiver.recv_timeout(START_WAIT) else {
-            let _ = child.kill();
+        Ok(Starting { product: Product { child, kafka: String::new() }, lines })
+    }
+
+    /// Asks it to stop, as an operator does, and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let status = Command::new("kill").arg(self.child.id().to_string()).status()?;
+        ensure!(status.success(), "the broker cannot be told to stop");
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Starting {
+    /// Waits until it is ready.
+    pub(crate) fn ready(mut self) -> Result<Product> {
+        let Ok(line) = self.lines.recv_timeout(START_WAIT) else {
             bail!("the broker printed no ready line within {START_WAIT:?}");
         };
         let ready: Ready = serde_json::from_str(&line).context("the ready line")?;
-        Ok(Product { child, kafka: ready.kafka })
+        self.product.kafka = ready.kafka;
+        Ok(self.product)
     }
 }
 

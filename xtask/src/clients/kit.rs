@@ -138,7 +138,7 @@ pub(crate) fn finish(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Whether the machine has a program of that name.
+/// Whether the machine has a program of that name, or the file of that absolute path.
 pub(crate) fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())

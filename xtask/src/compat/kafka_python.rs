@@ -18,6 +18,7 @@ use crate::root;
 pub(super) const SUITE: Suite = Suite {
     name: "kafka-python",
     needs: &["python3", "tar"],
+    nodes: 1,
     at_once: 3,
     wait: Duration::from_secs(240),
     prepare,
@@ -76,7 +77,7 @@ impl Prepared for KafkaPython {
 
     /// The members of a group have sessions of three seconds in one test.
     fn settings(&self, _test: &str) -> &'static [&'static str] {
-        &["--set", "group.min.session.timeout.ms=1000"]
+        &["group.min.session.timeout.ms=1000"]
     }
 
     fn command(&self, test: &str, bootstrap: &str) -> Result<Command> {

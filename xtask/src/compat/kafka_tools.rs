@@ -17,6 +17,7 @@ use crate::root;
 pub(super) const SUITE: Suite = Suite {
     name: "kafka-tools",
     needs: &["python3", "java", "javac", "mvn"],
+    nodes: 1,
     at_once: 2,
     wait: Duration::from_secs(300),
     prepare,

@@ -5,8 +5,7 @@
 //! out: they say nothing about us. Some call Kafka's scripts, for which thin ones are written here
 //! that run the same Java classes.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -14,13 +13,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use super::kafka_scripts::script;
 use super::suite::{Outcome, Prepared, Suite};
 use crate::clients::kit::{finish, with};
-use crate::oracle::kafka_class_path;
 
 pub(super) const SUITE: Suite = Suite {
     name: "librdkafka",
     needs: &["gcc", "g++", "make", "java", "mvn"],
+    nodes: 1,
     at_once: 4,
     wait: Duration::from_secs(900),
     prepare,
@@ -129,19 +129,6 @@ fn build(tree: &Path) -> Result<()> {
     finish(with("make", [&*jobs, "-C", "tests", "build"]).current_dir(tree))
 }
 
-/// A script of the name that Kafka's has, which runs the same class.
-fn script(dir: &Path, name: &str, class: &str) -> Result<()> {
-    let class_path = kafka_class_path()?;
-    let text = format!(
-        "#!/bin/sh\nexec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp '{class_path}' {class} \"$@\"\n"
-    );
-    fs::create_dir_all(dir)?;
-    let file = dir.join(name);
-    fs::write(&file, text)?;
-    fs::set_permissions(&file, Permissions::from_mode(0o755))?;
-    Ok(())
-}
-
 /// The tests that need a broker, out of the C table: `_TEST(0001_multiobj, flags, …),`.
 fn tests_of(source: &str) -> Option<Vec<Test>> {
     let (_, table) = source.split_once("struct test tests[] = {")?;
@@ -181,11 +168,11 @@ impl Prepared for Librdkafka {
 
     fn settings(&self, test: &str) -> &'static [&'static str] {
         match self.scenario(test) {
-            NO_AUTO_CREATE => &["--set", "auto.create.topics.enable=false"],
+            NO_AUTO_CREATE => &["auto.create.topics.enable=false"],
             // They expect all members in a group's first round, as with Kafka's default of three
             // seconds; the first makes so many groups that it gets less.
-            _ if number(test) == "0113" => &["--set", "group.initial.rebalance.delay.ms=500"],
-            _ if number(test) == "0118" => &["--set", "group.initial.rebalance.delay.ms=3000"],
+            _ if number(test) == "0113" => &["group.initial.rebalance.delay.ms=500"],
+            _ if number(test) == "0118" => &["group.initial.rebalance.delay.ms=3000"],
             _ => &[],
         }
     }

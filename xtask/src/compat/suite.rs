@@ -1,7 +1,7 @@
 //! What every suite has to say about itself.
 
-use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,8 +10,10 @@ use anyhow::Result;
 pub(super) struct Suite {
     /// Names its directories and the word on the command line.
     pub(super) name: &'static str,
-    /// Programs of the system that it cannot do without.
+    /// Programs of the system that it cannot do without, or files by their absolute path.
     pub(super) needs: &'static [&'static str],
+    /// How many brokers it is run against: one is `towpath dev`, several are a cluster.
+    pub(super) nodes: u8,
     /// How many of its tests may run beside each other: they wait more than they work.
     pub(super) at_once: usize,
     /// After this long a test counts as failed.
@@ -28,12 +30,31 @@ pub(super) trait Prepared: Sync {
     /// When the suite cannot be asked.
     fn tests(&self) -> Result<Vec<String>>;
 
-    /// What the broker of this test has to be told, beyond what every suite assumes.
+    /// Properties, as `NAME=VALUE`, of the brokers of this test, beyond what every suite assumes.
     fn settings(&self, _test: &str) -> &'static [&'static str] {
         &[]
     }
 
-    /// The command that runs one test against the broker.
+    /// More words on the command line of one broker of a cluster, by its number.
+    fn flags(&self, _broker: u8) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Starts what stands between the tests and the brokers, which listen at `bootstrap`
+    /// (`HOST:PORT,…`), and runs until it is dropped.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    fn surround(&self, _bootstrap: &str) -> Result<Option<Beside>> {
+        Ok(None)
+    }
+
+    /// The directory in which tests ask for a broker to be stopped or started.
+    fn orders(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// The command that runs one test against the brokers at `bootstrap` (`HOST:PORT,…`).
     ///
     /// # Errors
     /// When a file that the test reads cannot be written.
@@ -42,6 +63,16 @@ pub(super) trait Prepared: Sync {
     /// What came of it, from what it printed. Usually one result under the test's own name; a part of
     /// it that was skipped is a result of its own, so that it has to be explained like any other.
     fn judge(&self, test: &str, status: ExitStatus, printed: &str) -> Vec<(String, Outcome)>;
+}
+
+/// A process that runs beside the tests; killed when dropped.
+pub(super) struct Beside(pub(super) Child);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// What became of a test.

@@ -27,6 +27,7 @@ mod lists;
 mod orders;
 mod program;
 mod run;
+mod sarama;
 mod suite;
 
 use brokers::{Brokers, Plan};
@@ -44,10 +45,15 @@ const USAGE: &str = "usage: cargo xtask compat SUITE|all [--only TEST] [--quick]
   --bootstrap HOST:PORT  another broker, such as `cargo xtask oracle start`, or all brokers of a cluster;
                          nothing is compared
 
-suites: franz-go, librdkafka, kafka-tools, kafka-python";
+suites: franz-go, librdkafka, sarama, kafka-tools, kafka-python";
 
-const SUITES: &[&Suite] =
-    &[&franz_go::SUITE, &librdkafka::SUITE, &kafka_tools::SUITE, &kafka_python::SUITE];
+const SUITES: &[&Suite] = &[
+    &franz_go::SUITE,
+    &librdkafka::SUITE,
+    &sarama::SUITE,
+    &kafka_tools::SUITE,
+    &kafka_python::SUITE,
+];
 
 /// What was asked for.
 #[derive(Default)]

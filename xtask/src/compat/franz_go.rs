@@ -28,7 +28,8 @@ const PACKAGES: &[(&str, &str, &str)] = &[
     ("kadm", "github.com/twmb/franz-go/pkg/kadm@v1.20.0", "."),
 ];
 
-/// Per test of the group and transaction chains; the suite's own default is 500,000.
+/// Per test of the group and transaction chains, unless the caller sets `KGO_TEST_RECORDS`; the suite's
+/// own default is 500,000.
 const RECORDS: &str = "10000";
 
 /// Ends the name of a test that is run once more with `KGO_TEST_CHAOS`: each of its connections breaks
@@ -70,12 +71,13 @@ impl Prepared for FranzGo {
     fn command(&self, test: &str, bootstrap: &str) -> Result<Command> {
         let (package, name, mark) = split(test);
         let dir = PACKAGES.iter().find(|(known, _, _)| *known == package).map_or(".", |p| p.2);
+        let records = std::env::var_os("KGO_TEST_RECORDS").unwrap_or_else(|| RECORDS.into());
         let mut command = Command::new(go_module::binary(&self.made, package));
         command
             .current_dir(self.made.join(package).join(dir))
             .args(["-test.v", "-test.run", &format!("^{name}$")])
             .envs([("KGO_SEEDS", bootstrap), ("KGO_TEST_RF", replicas(bootstrap))])
-            .env("KGO_TEST_RECORDS", RECORDS);
+            .env("KGO_TEST_RECORDS", records);
         if mark == CHAOS {
             command.env("KGO_TEST_CHAOS", "1");
         }

@@ -75,6 +75,9 @@ struct Slot {
 /// How long a topic may stay unknown after a request that lets the broker create it. Kafka says
 /// "unknown" both while it creates a topic and when it never will.
 const AUTO_CREATE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a topic may stay unknown where another broker may have created it a moment ago. Kafka's
+/// clients go on for a minute; a person who mistyped a name is told sooner.
+const NEWS_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Decides whether and when something is tried again.
 pub(crate) struct Retries {
@@ -289,9 +292,7 @@ impl Cluster {
                 Ok(errors) => match errors.get(name) {
                     None => continue,
                     Some(ErrorCode::UnknownTopicOrPartition)
-                        if !may_create
-                            || AUTO_CREATE_PATIENCE <= started.elapsed()
-                            || !self.creates_topics().await =>
+                        if self.patience_with_unknown(may_create).await <= started.elapsed() =>
                     {
                         return Err(Error::UnknownTopic { topic: name.to_string() });
                     }
@@ -304,6 +305,17 @@ impl Cluster {
             };
             drop(refreshing);
             retries.after(error).await?;
+        }
+    }
+
+    /// How long a topic may be unknown before it counts as missing.
+    async fn patience_with_unknown(&self, may_create: bool) -> Duration {
+        if may_create && self.creates_topics().await {
+            AUTO_CREATE_PATIENCE
+        } else if 1 < self.image().brokers.len() {
+            NEWS_PATIENCE
+        } else {
+            Duration::ZERO
         }
     }
 

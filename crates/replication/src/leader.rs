@@ -12,10 +12,11 @@
 //! still while fewer replicas are in sync than `min.insync.replicas` asks for (KIP-966), and it
 //! never goes back under one leadership.
 
+mod followers;
 mod in_sync;
 mod replicas;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use towpath_model::mutant::{self, Mutant};
@@ -24,9 +25,11 @@ use towpath_records::BatchHeader;
 
 use crate::admission::{Acks, Admission, ProduceRefusal};
 use crate::epochs::{EpochHistory, EpochRefusal};
-use crate::follower::{Follower, FollowerView};
+use crate::follower::FollowerView;
 use crate::producers::{Producers, Verdict};
 use crate::replica::{Replica, ReplicaStart};
+
+use followers::Followers;
 
 pub use in_sync::{InSyncProposal, PartitionDecision};
 pub use replicas::{PRODUCERS_TOLD_MAX, ReplicaGrant};
@@ -76,7 +79,7 @@ pub struct Leader {
     me: BrokerId,
     leader_epoch: LeaderEpoch,
     partition_epoch: i32,
-    followers: BTreeMap<BrokerId, Follower>,
+    followers: Followers,
     in_sync: BTreeSet<BrokerId>,
     /// What the controller has been asked and has not answered.
     proposal: Option<InSyncProposal>,
@@ -107,15 +110,15 @@ impl Leader {
         assert!(start.replicas.contains(&start.me), "a leader holds a replica");
         assert!(start.epochs.latest().is_none_or(|latest| latest <= start.leader_epoch));
         let me = start.me;
-        let followers = start.replicas.iter().filter(|replica| **replica != me);
-        let unheard = Follower { reported: None, behind_since: Some(start.begun_at) };
+        let mut followers = Followers::default();
+        followers.become_those_of(me, &start.replicas, start.begun_at);
         let mut epochs = start.epochs;
         epochs.enter(start.leader_epoch, start.log_end_offset);
         let mut leader = Leader {
             me,
             leader_epoch: start.leader_epoch,
             partition_epoch: start.partition_epoch,
-            followers: followers.map(|replica| (*replica, unheard)).collect(),
+            followers,
             in_sync: start.in_sync,
             proposal: None,
             asked_for: BTreeSet::new(),
@@ -135,7 +138,7 @@ impl Leader {
         leader.advance_high_watermark();
         if leader.leader_offset() <= leader.high_watermark {
             // Nobody waits for anybody: in-sync followers hold all of this.
-            leader.followers.values_mut().for_each(|follower| follower.behind_since = None);
+            leader.followers.iter_mut().for_each(|follower| follower.behind_since = None);
         }
         leader.assert_invariants();
         leader
@@ -341,7 +344,7 @@ impl Leader {
 
     /// Followers and what they have reported.
     pub fn followers(&self) -> impl Iterator<Item = (BrokerId, FollowerView)> {
-        self.followers.iter().map(|(broker, follower)| (*broker, follower.view()))
+        self.followers.iter().map(|(broker, follower)| (broker, follower.view()))
     }
 
     /// Whether fewer replicas are in sync than `min.insync.replicas` asks for: nothing is committed
@@ -385,14 +388,14 @@ impl Leader {
         if broker == self.me {
             return self.leader_offset();
         }
-        let follower = self.followers.get(&broker);
+        let follower = self.followers.get(broker);
         follower.and_then(|follower| follower.counted(self.durability)).unwrap_or(Offset::ZERO)
     }
 
     /// What this broker alone vouches for has moved: from now on time counts for those who lack it.
     fn note_who_is_behind(&mut self, now: Now) {
         let (durability, leader_offset) = (self.durability, self.leader_offset());
-        for follower in self.followers.values_mut() {
+        for follower in self.followers.iter_mut() {
             let is_behind = follower.counted(durability).is_none_or(|held| held < leader_offset);
             if is_behind && self.high_watermark < leader_offset {
                 follower.behind_since.get_or_insert(now.time);
@@ -416,7 +419,7 @@ impl Leader {
         assert!(self.in_sync.contains(&self.me), "a leader is in sync with itself");
         for broker in self.in_sync.iter().chain(&self.asked_for) {
             assert!(
-                *broker == self.me || self.followers.contains_key(broker),
+                *broker == self.me || self.followers.get(*broker).is_some(),
                 "broker {broker} counts for the high watermark and holds no replica"
             );
         }

@@ -68,15 +68,15 @@ impl Leader {
             return None;
         }
         let mut followers = BTreeMap::new();
-        for (broker, follower) in &self.followers {
+        for (broker, follower) in self.followers.iter() {
             let epoch = follower.reported.map(|report| report.broker_epoch);
             let joins = || {
-                let incarnation = epoch.map(|epoch| Incarnation { broker: *broker, epoch });
+                let incarnation = epoch.map(|epoch| Incarnation { broker, epoch });
                 incarnation.is_some_and(&is_eligible) && self.has_caught_up(follower)
             };
             let is_moving = follower.behind_since.is_none_or(|since| now.time - since <= stall);
-            if is_moving && (self.in_sync.contains(broker) || joins()) {
-                followers.insert(*broker, epoch);
+            if is_moving && (self.in_sync.contains(&broker) || joins()) {
+                followers.insert(broker, epoch);
             }
         }
         let is_agreed = followers.len() + 1 == self.in_sync.len()
@@ -92,8 +92,8 @@ impl Leader {
     /// then, however much time goes by, until something happens to this leader.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let is_settled = |(broker, follower): (&BrokerId, &Follower)| {
-            follower.behind_since.is_none() && self.in_sync.contains(broker)
+        let is_settled = |(broker, follower): (BrokerId, &Follower)| {
+            follower.behind_since.is_none() && self.in_sync.contains(&broker)
         };
         self.proposal.is_none()
             && self.asked_for.is_empty()
@@ -162,11 +162,7 @@ impl Leader {
             return false;
         }
         self.partition_epoch = partition_epoch;
-        self.followers.retain(|broker, _| replicas.contains(broker));
-        for replica in replicas.iter().filter(|replica| **replica != self.me) {
-            let behind_since = Some(now.time);
-            self.followers.entry(*replica).or_insert(Follower { reported: None, behind_since });
-        }
+        self.followers.become_those_of(self.me, replicas, now.time);
         self.in_sync = in_sync;
         self.min_insync_replicas = min_insync_replicas;
         self.asked_for.clear();

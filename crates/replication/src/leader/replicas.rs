@@ -60,7 +60,7 @@ impl Leader {
         follower: Incarnation,
         position: &ReplicaPosition,
     ) -> Result<(), FetchRefusal> {
-        let known = self.followers.get(&follower.broker).ok_or(FetchRefusal::NotInReplicaSet)?;
+        let known = self.followers.get(follower.broker).ok_or(FetchRefusal::NotInReplicaSet)?;
         let known = known.reported.map(|report| report.broker_epoch);
         if let Some(current) = known.filter(|current| follower.epoch < *current) {
             return Err(FetchRefusal::StaleBrokerEpoch { current });
@@ -68,7 +68,7 @@ impl Leader {
         self.check_position(position)?;
 
         let (durability, leader_offset) = (self.durability, self.leader_offset());
-        let state = self.followers.get_mut(&follower.broker).expect("looked up above");
+        let state = self.followers.get_mut(follower.broker).expect("looked up above");
         // Of an earlier registration nothing counts: the later one may have lost some of it.
         let before = state.reported.filter(|report| report.broker_epoch == follower.epoch);
         // Reports may overtake each other on the way here, and under one leadership the log of a
@@ -191,7 +191,7 @@ impl Leader {
     pub fn low_watermark(&self) -> Offset {
         let others = self.in_sync.iter().chain(&self.asked_for).filter(|id| **id != self.me);
         let starts = others.map(|id| {
-            let reported = self.followers.get(id).and_then(|follower| follower.reported);
+            let reported = self.followers.get(*id).and_then(|follower| follower.reported);
             reported.map_or(Offset::ZERO, |report| report.log_start_offset)
         });
         starts.fold(self.log_start_offset, Offset::min)
@@ -201,7 +201,7 @@ impl Leader {
     /// leader has deleted what lies before, and was replaced before this one had followed.
     #[must_use]
     pub fn wanted_log_start(&self) -> Option<Offset> {
-        let reports = self.followers.values().filter_map(|follower| follower.reported);
+        let reports = self.followers.iter().filter_map(|(_, follower)| follower.reported);
         let latest = reports.map(|report| report.log_start_offset).max()?;
         let wanted = latest.min(self.high_watermark);
         (self.log_start_offset < wanted).then_some(wanted)

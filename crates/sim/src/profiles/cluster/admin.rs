@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use towpath_broker::OFFSETS_TOPIC;
 use towpath_driver::Delivery;
-use towpath_metadata::raft::Term;
+use towpath_metadata::raft::{Role, Status, Term};
 use towpath_metadata::{
     ConfigChange, ConfigOperation, ElectionKind, Image, MorePartitions, NewTopic, PartitionState,
     Reassignment, Refusal, Reply, Request, Resource, ResourceKind, TopicRef,
@@ -70,8 +70,9 @@ enum Change {
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     facts: BTreeMap<TopicId, Fact>,
-    /// What was asked and has no answer, and the newest term of the quorum then.
-    changes: BTreeMap<u64, (Change, Term)>,
+    /// What was asked and has no answer, and the newest term of the quorum then; none if somebody
+    /// took himself for the controller of an older one.
+    changes: BTreeMap<u64, (Change, Option<Term>)>,
     asked: u64,
     /// When something was asked last.
     asked_at: Time,
@@ -107,7 +108,7 @@ impl Catalog {
         (!all.is_empty()).then(|| all[rng.index(all.len())])
     }
 
-    fn ask(&mut self, now: Time, term: Term, change: Change) -> u64 {
+    fn ask(&mut self, now: Time, term: Option<Term>, change: Change) -> u64 {
         self.asked += 1;
         self.asked_at = now;
         self.changes.insert(self.asked, (change, term));
@@ -130,7 +131,7 @@ impl Catalog {
         change: u64,
         delivery: &Delivery,
         image: &Image,
-        newest_term: Term,
+        only_controller: Option<Term>,
     ) -> Result<(), Violation> {
         let Delivery::Metadata(reply) = delivery else { return Ok(()) };
         let Some((change, asked_in)) = self.changes.get(&change).cloned() else { return Ok(()) };
@@ -140,7 +141,8 @@ impl Catalog {
         };
         if let Some(refusal) = refusal {
             // A controller that has been replaced and does not know it refuses by what it knows.
-            let is_explained = asked_in < newest_term || change.may_be_refused(&refusal);
+            let is_judged = asked_in.is_some() && asked_in == only_controller;
+            let is_explained = !is_judged || change.may_be_refused(&refusal);
             ensure!(
                 is_explained,
                 "INV-M1",
@@ -391,8 +393,19 @@ impl World {
         if let Some(fact) = change.topic().and_then(|id| self.catalog.facts.get_mut(&id)) {
             fact.is_busy = true;
         }
-        let change = self.catalog.ask(self.now, self.truth.newest_term, change);
+        let change = self.catalog.ask(self.now, self.only_controller(), change);
         self.ask(of, Waiting::Admin { change }, request)
+    }
+
+    /// The newest term of the quorum, if nobody takes himself for the controller of an older one: who
+    /// has been replaced and does not know it refuses by what he knows.
+    pub(super) fn only_controller(&self) -> Option<Term> {
+        let processes = self.nodes.values().filter_map(|node| node.process.as_ref());
+        let statuses: Vec<_> = processes.map(|process| process.driver.quorum_status()).collect();
+        let newest = statuses.iter().map(|status| status.term).max()?;
+        let newest = newest.max(self.truth.newest_term);
+        let is_old = |status: &Status| status.role == Role::Leader && status.term < newest;
+        (!statuses.iter().any(is_old)).then_some(newest)
     }
 
     pub(super) fn admin_answered(

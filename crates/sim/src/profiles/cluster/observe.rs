@@ -406,7 +406,7 @@ impl World {
                 let driver = std::sync::Arc::clone(
                     &self.nodes[&id].process.as_ref().expect("it has just said so").driver,
                 );
-                let term = self.truth.newest_term;
+                let term = self.only_controller();
                 self.catalog.answer_leaves(change, delivery, &driver.image(), term)
             }
             Some(Waiting::Offset { partition, place }) => {

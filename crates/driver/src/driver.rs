@@ -14,6 +14,7 @@ use towpath_records::{BatchBuilder, BatchHeader, Compression};
 
 use crate::cell::{Cell, Slot};
 use crate::compact::{CompactionTotals, Compactor};
+use crate::config::NewestConfig;
 use crate::deadlines::Deadlines;
 use crate::lag::LagWatch;
 use crate::locate::Found;
@@ -112,6 +113,7 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) lag_watch: Mutex<LagWatch>,
     /// Somebody says that the disk fills up.
     pub(crate) disk_pressed: AtomicBool,
+    pub(crate) newest_config: NewestConfig,
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {

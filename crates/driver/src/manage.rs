@@ -184,7 +184,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             let image = self.image();
             let Some(topic) = image.topic_by_id(topic) else { return };
             let mins = topic.numbered().map(|(id, state)| (id, min_in_sync(&image, topic, state)));
-            (Arc::new(image.effective_config(topic)), mins.collect::<BTreeMap<_, _>>())
+            (
+                self.newest_config.shared(image.effective_config(topic)),
+                mins.collect::<BTreeMap<_, _>>(),
+            )
         };
         for cell in self.cells_of(topic) {
             let id = cell.id;

@@ -16,7 +16,7 @@ use towpath_model::properties::TopicConfig;
 use towpath_model::{BrokerId, PartitionIndex, TopicName, TopicPartition, Uuid};
 
 use crate::cell::Cell;
-use crate::config::log_config;
+use crate::config::{NewestConfig, log_config};
 use crate::driver::{Driver, Settings};
 use crate::locate::{Found, Located, open_others};
 use crate::quorum::{Opened, Station};
@@ -215,6 +215,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             guard_book: Mutex::default(),
             lag_watch: Mutex::default(),
             disk_pressed: AtomicBool::new(false),
+            newest_config: NewestConfig::default(),
         });
         driver.volumes().for_each(|volume| driver.look_at_room(volume));
         // What is certain already: who takes part, for one.
@@ -352,7 +353,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 return Ok(());
             }
         };
-        let config = Arc::new(image.effective_config(topic));
+        let config = self.newest_config.shared(image.effective_config(topic));
         let opened = self.open_partition(id, volume, image, topic, state, &config);
         let cell = match opened {
             Ok(cell) => cell,

@@ -100,7 +100,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                         let topic = image.topic_by_id(cell.id.topic);
                         topic.zip(image.partition(cell.id)).map(|(topic, state)| {
                             let min = min_in_sync(&image, topic, state);
-                            (Arc::new(image.effective_config(topic)), min)
+                            (self.newest_config.shared(image.effective_config(topic)), min)
                         })
                     };
                     if let Some((config, min)) = config {

@@ -5,7 +5,8 @@
 //! when the log start moves), so the writer keeps the newest of every part and sits behind a lock.
 
 use std::io::IoSlice;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use towpath_model::{LeaderEpoch, Offset};
 
@@ -98,7 +99,7 @@ impl Checkpoint {
 #[derive(Debug)]
 pub(crate) struct Checkpoints<D> {
     disk: D,
-    directory: PathBuf,
+    directory: Arc<Path>,
     generation: u64,
     /// Which of the two files have a name that is certain.
     named: [bool; 2],
@@ -122,7 +123,7 @@ pub(crate) enum Found {
 
 impl<D: Disk> Checkpoints<D> {
     /// For a log that has no checkpoint yet and may have no directory.
-    pub(crate) fn new(disk: D, directory: PathBuf, latest: Checkpoint) -> Self {
+    pub(crate) fn new(disk: D, directory: Arc<Path>, latest: Checkpoint) -> Self {
         Checkpoints { disk, directory, generation: 0, named: [false; 2], saved: None, latest }
     }
 
@@ -130,7 +131,7 @@ impl<D: Disk> Checkpoints<D> {
     /// unless it is told not to.
     pub(crate) fn load(
         disk: D,
-        directory: PathBuf,
+        directory: Arc<Path>,
         shows_cached: bool,
     ) -> Result<(Self, Found), LogError> {
         let empty = Checkpoint {

@@ -88,7 +88,7 @@ pub struct Log<D: Disk> {
     /// Oldest first. Invariant: their offsets rise without overlap, and only the last may be
     /// unsealed, which it is exactly when `active` is there.
     pub(crate) segments: Vec<Summary>,
-    pub(crate) active: Option<Active<D>>,
+    pub(crate) active: Option<Box<Active<D>>>,
     /// Files of sealed segments that are not durable yet.
     pub(crate) sealed_unsynced: Vec<(Offset, Arc<D::File>)>,
     /// Indexes of sealed segments that are not on the disk yet.
@@ -264,7 +264,7 @@ impl<D: Disk> Log<D> {
         let file = Arc::new(create().map_err(LogError::io("create", &path))?);
         self.new_names.push(self.path.to_path_buf());
         let index = SparseIndex::new(self.config.index_interval_bytes);
-        self.active = Some(Active { file, allocated: 0, index });
+        self.active = Some(Box::new(Active { file, allocated: 0, index }));
         self.segments.push(Summary::empty(self.log_end));
         Ok(())
     }

@@ -274,7 +274,7 @@ impl<D: Disk> Log<D> {
         let summarised = self.summarise(old, &*file, to);
         let (summary, index) = summarised.map_err(LogError::io("read", &path))?;
         self.segments.push(summary);
-        self.active = Some(Active { file, allocated: to.position, index });
+        self.active = Some(Box::new(Active { file, allocated: to.position, index }));
         Ok(())
     }
 

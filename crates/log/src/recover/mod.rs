@@ -16,7 +16,7 @@
 
 mod walk;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -95,14 +95,14 @@ pub(crate) fn open<D: Disk>(
     config: LogConfig,
     replayed: Option<Offset>,
 ) -> Result<(Log<D>, Recovery), LogError> {
-    let path = directory.inner.root.join(place.path());
+    let path: Arc<Path> = directory.inner.root.join(place.path()).into();
     let disk = directory.inner.disk.clone();
     let has_directory = disk.exists(&path).map_err(LogError::io("look for", &path))?;
     // A log without a directory was deleted: its name was certain before anything in it was.
     let replayed = replayed.filter(|_| has_directory);
     let shows_cached = directory.inner.last_stop == LastStop::ProcessEnded
         && !mutant::is_on(Mutant::CacheBelieved);
-    let (checkpoints, found) = Checkpoints::load(disk.clone(), path.clone(), shows_cached)?;
+    let (checkpoints, found) = Checkpoints::load(disk.clone(), Arc::clone(&path), shows_cached)?;
     let mut recover = Recover {
         config,
         was_clean: directory.inner.last_stop == LastStop::Clean,
@@ -156,7 +156,7 @@ pub(crate) fn open<D: Disk>(
 
 struct Recover<D: Disk> {
     disk: D,
-    path: PathBuf,
+    path: Arc<Path>,
     config: LogConfig,
     was_clean: bool,
     /// A read may show what the disk lacks, unless it is told not to.
@@ -604,7 +604,7 @@ impl<D: Disk> Recover<D> {
         let log = Log {
             directory,
             partition,
-            path: self.path.into(),
+            path: self.path,
             has_directory,
             config: self.config,
             generation: Arc::new(AtomicU64::new(0)),
@@ -614,7 +614,7 @@ impl<D: Disk> Recover<D> {
             durable,
             taken: durable,
             segments: self.segments,
-            active,
+            active: active.map(Box::new),
             sealed_unsynced: Vec::new(),
             unsaved_indexes: Vec::new(),
             taken_indexes: Vec::new(),

@@ -33,6 +33,14 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const BOTH: [Kind; 2] = [Kind::Towpath, Kind::Kafka];
 
+    /// Samples of three brokers that are not counted: a JVM's cost falls for as many as these.
+    pub(crate) fn warm_ups(self) -> usize {
+        match self {
+            Kind::Towpath => 1,
+            Kind::Kafka => 6,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Towpath => "Towpath",
@@ -106,7 +114,7 @@ impl Lab {
     }
 
     /// Three brokers that are one cluster, on empty directories, ready to serve.
-    pub(crate) fn start_trio(&self, kind: Kind) -> Result<Trio> {
+    pub(crate) fn start_trio(&self, kind: Kind, patience: Patience) -> Result<Trio> {
         let quorum = [free_port()?, free_port()?, free_port()?];
         let mut brokers = Vec::new();
         for number in 1..=quorum.len() {
@@ -115,7 +123,7 @@ impl Lab {
                 Kind::Towpath => free_port()?,
                 Kind::Kafka => quorum[number - 1],
             };
-            let place = Place { number, quorum };
+            let place = Place { number, quorum, patience };
             let broker = self.broker(kind, home, free_port()?, second, Some(place));
             broker.prepare()?;
             brokers.push(broker);
@@ -157,11 +165,21 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
+/// How long Kafka's controller waits for a silent broker. Towpath's waits as long as it always does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// So long that a busy machine ends no session: where work is measured.
+    Long,
+    /// Kafka's default: where failovers are.
+    Default,
+}
+
 /// One broker of three: its number, and where the three find each other.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     number: usize,
     quorum: [u16; 3],
+    patience: Patience,
 }
 
 /// Three brokers of one cluster, on the brokers' CPU together.
@@ -174,6 +192,17 @@ impl Trio {
     /// One of them; clients find the others.
     pub(crate) fn first(&self) -> &Broker {
         &self.brokers[0]
+    }
+
+    /// The one with this node id, from 1 on.
+    pub(crate) fn node(&mut self, id: usize) -> &mut Broker {
+        &mut self.brokers[id - 1]
+    }
+
+    /// Where the others than this node are.
+    pub(crate) fn addresses_beside(&self, id: usize) -> Vec<SocketAddr> {
+        let others = (1..).zip(&self.brokers).filter(|(other, _)| *other != id);
+        others.map(|(_, broker)| broker.address()).collect()
     }
 
     /// Processor time of all three.
@@ -236,11 +265,22 @@ impl Broker {
         KafkaConnection::open(self.address())
     }
 
-    /// A new topic.
+    /// A new topic, with one replica.
     pub(crate) fn create_topic(
         &self,
         name: &str,
         partitions: i32,
+        durability: Durability,
+    ) -> Result<()> {
+        self.create_replicated_topic(name, partitions, 1, durability)
+    }
+
+    /// A new topic with so many replicas, most of which must have a record before it is acknowledged.
+    pub(crate) fn create_replicated_topic(
+        &self,
+        name: &str,
+        partitions: i32,
+        replicas: i16,
         durability: Durability,
     ) -> Result<()> {
         let mut configs = vec![("max.message.bytes", "4194304")];
@@ -259,8 +299,9 @@ impl Broker {
             return self.wait_for_leaders(name, partitions);
         };
         // Leaders lie elsewhere; clients ask until they are there.
-        configs.push(("min.insync.replicas", "2"));
-        let created = self.connect()?.create_replicated_topic(name, partitions, 3, &configs);
+        let majority = (replicas / 2 + 1).to_string();
+        configs.push(("min.insync.replicas", &majority));
+        let created = self.connect()?.create_replicated_topic(name, partitions, replicas, &configs);
         created.with_context(|| format!("create {name} in {}", self.kind.name()))
     }
 
@@ -314,7 +355,7 @@ impl Broker {
         Ok(())
     }
 
-    fn spawn(&mut self) -> Result<()> {
+    pub(crate) fn spawn(&mut self) -> Result<()> {
         let log =
             File::options().create(true).append(true).open(self.home.path().join("broker.log"))?;
         let mut command = match self.kind {
@@ -367,7 +408,7 @@ impl Broker {
             .arg("--data")
             .arg(self.logs())
             .env("TOWPATH_LOG", "warn");
-        if let Some(Place { number, quorum }) = self.place {
+        if let Some(Place { number, quorum, .. }) = self.place {
             let member = |(number, port)| format!("{number}@127.0.0.1:{port}");
             let members: Vec<String> = (1..).zip(quorum).map(member).collect();
             command
@@ -392,20 +433,24 @@ impl Broker {
         Ok(command)
     }
 
-    /// Its defaults, but for what one node needs, and a session that a busy machine cannot end: a
-    /// broker that is late with its heartbeat to itself would lose its partitions.
+    /// Its defaults, but for what one node needs, and mostly a session that a busy machine cannot end:
+    /// a broker that is late with its heartbeat to itself would lose its partitions.
     fn kafka_properties(&self) -> String {
         let (port, controller, logs) = (self.port, self.second, self.logs());
-        let (number, quorum, replicas) = match self.place {
+        let (number, quorum, replicas, patience) = match self.place {
             None => {
                 let quorum = format!("controller.quorum.bootstrap.servers=127.0.0.1:{controller}");
-                (1, quorum, 1)
+                (1, quorum, 1, Patience::Long)
             }
-            Some(Place { number, quorum }) => {
+            Some(Place { number, quorum, patience }) => {
                 let voter = |(number, port)| format!("{number}@127.0.0.1:{port}");
                 let voters: Vec<String> = (1..).zip(quorum).map(voter).collect();
-                (number, format!("controller.quorum.voters={}", voters.join(",")), 3)
+                (number, format!("controller.quorum.voters={}", voters.join(",")), 3, patience)
             }
+        };
+        let session = match patience {
+            Patience::Long => "broker.session.timeout.ms=60000\n",
+            Patience::Default => "",
         };
         format!(
             "process.roles=broker,controller\n\
@@ -425,7 +470,7 @@ impl Broker {
              share.coordinator.state.topic.replication.factor=1\n\
              share.coordinator.state.topic.min.isr=1\n\
              group.initial.rebalance.delay.ms=0\n\
-             broker.session.timeout.ms=60000\n",
+             {session}",
             logs = logs.display()
         )
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::broker::{Broker, Kind, Lab, Pair, Trio};
+use crate::broker::{Broker, Kind, Lab, Pair, Patience, Trio};
 use crate::machine::{self, Look, Noise};
 use crate::rows;
 
@@ -194,12 +194,15 @@ pub(crate) fn measure(
         }
         Work::Trios(sample) => {
             *pair = None;
-            let trios: Vec<Trio> =
-                plan.kinds.iter().map(|kind| lab.start_trio(*kind)).collect::<Result<_>>()?;
+            let start = |kind: &Kind| lab.start_trio(*kind, Patience::Long);
+            let trios: Vec<Trio> = plan.kinds.iter().map(start).collect::<Result<_>>()?;
             for trio in &trios {
                 // Unmeasured: a JVM compiles what it will be asked to do.
-                let warm = sample(lab, trio, plan);
-                warm.with_context(|| format!("warm up {}", trio.kind.name()))?;
+                let times = if plan.is_quick { 1 } else { trio.kind.warm_ups() };
+                for _ in 0..times {
+                    let warm = sample(lab, trio, plan);
+                    warm.with_context(|| format!("warm up {}", trio.kind.name()))?;
+                }
             }
             for round in 0..plan.pairs {
                 let mut order: Vec<&Trio> = trios.iter().collect();

@@ -13,6 +13,7 @@ use crate::row::{Plan, Row};
 mod bulk;
 mod connections;
 mod end_to_end;
+mod failover;
 mod fan_out;
 mod group;
 mod life;
@@ -32,6 +33,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(connections::rows());
     rows.extend(bulk::rows());
     rows.extend(replicated::rows());
+    rows.extend(failover::rows());
     rows
 }
 

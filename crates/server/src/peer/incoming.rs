@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -25,7 +26,7 @@ use super::handshake::{Handshake, Refusal};
 use super::hello::{Class, Hello};
 use crate::connection::{ROOM_MIN, receive, tune};
 use crate::connection_slots::ConnectionSlot;
-use crate::limits::Charge;
+use crate::limits::{Charge, Ledger};
 
 /// The peers that are connected to this broker.
 #[derive(Debug, Default)]
@@ -225,8 +226,7 @@ async fn take_messages(
             // An idle connection holds no buffer.
             input = BytesMut::new();
         }
-        let needed = needed(&input);
-        let read = receive(&context.ledger, socket, &mut input, needed, &mut room, &mut charge);
+        let read = read_more(&context.ledger, socket, &mut input, &mut room, &mut charge);
         match timeout(limits.stall_max, read).await {
             Ok(Ok(0)) => return Err(Ended::HungUp),
             Ok(Ok(read)) => counted.bytes_in.inc_by(read as u64),
@@ -234,6 +234,30 @@ async fn take_messages(
             Err(_) => return Err(Ended::Silent(limits.stall_max)),
         };
     }
+}
+
+/// Reads more of what arrives. A large frame whose head is there gets all of its memory at once: its
+/// sender has proved who it is, and one that grows as it arrives is copied with every step.
+async fn read_more(
+    ledger: &Ledger,
+    socket: &mut TcpStream,
+    input: &mut BytesMut,
+    room: &mut usize,
+    charge: &mut Charge,
+) -> io::Result<usize> {
+    let needed = needed(input);
+    if needed <= input.len() + *room {
+        return receive(ledger, socket, input, needed, room, charge).await;
+    }
+    socket.readable().await?;
+    ledger.cover(charge, needed).await;
+    if input.capacity() < needed {
+        let mut whole = BytesMut::with_capacity(needed);
+        whole.extend_from_slice(input);
+        *input = whole;
+    }
+    let left = needed - input.len();
+    socket.read_buf(&mut input.limit(left)).await
 }
 
 /// Says that somebody is here. There is always room for that, unless the peer reads no answers.

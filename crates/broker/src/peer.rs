@@ -217,8 +217,8 @@ impl Frame {
     }
 }
 
-/// Answers as the pieces of one frame: their heads, then their batches one after the other, which are
-/// not copied.
+/// What stands in front of the batches of answers in one frame. `answers`: partition, answer, bytes of
+/// batches.
 ///
 /// ```text
 /// u8 1, u32 length of the heads, heads, batches of the first answer, of the second, …
@@ -227,21 +227,37 @@ impl Frame {
 /// # Panics
 /// When an answer has 4 GiB of batches.
 #[must_use]
-pub fn encode_records(answers: Vec<Fed>) -> Vec<Bytes> {
-    let mut heads = Vec::with_capacity(answers.len());
-    let mut pieces = vec![Bytes::new()];
-    for Fed { partition, answer, batches } in answers {
-        let batches_len = u32::try_from(batches.len()).expect("an answer is bounded");
-        heads.push(FedHead { partition, answer, batches_len });
-        pieces.push(batches);
-    }
+pub fn encode_heads(
+    answers: impl IntoIterator<Item = (TopicPartition, ReplicaAnswer, usize)>,
+) -> Bytes {
+    let head = |(partition, answer, bytes): (TopicPartition, ReplicaAnswer, usize)| {
+        let batches_len = u32::try_from(bytes).expect("an answer is bounded");
+        FedHead { partition, answer, batches_len }
+    };
+    let heads: Vec<FedHead> = answers.into_iter().map(head).collect();
     let encoded = postcard::to_allocvec(&heads).expect("heads are plain data");
     let length = u32::try_from(encoded.len()).expect("heads are far below 4 GiB");
-    let mut first = vec![RECORDS];
-    first.extend_from_slice(&length.to_be_bytes());
-    first.extend_from_slice(&encoded);
-    pieces[0] = first.into();
-    pieces
+    let mut front = vec![RECORDS];
+    front.extend_from_slice(&length.to_be_bytes());
+    front.extend_from_slice(&encoded);
+    front.into()
+}
+
+/// Answers as the pieces of one frame: [`encode_heads`], then their batches one after the other, which
+/// are not copied.
+///
+/// # Panics
+/// When an answer has 4 GiB of batches.
+#[must_use]
+pub fn encode_records(answers: Vec<Fed>) -> Vec<Bytes> {
+    let mut batches = Vec::with_capacity(answers.len());
+    let heads = encode_heads(answers.into_iter().map(|fed| {
+        let bytes = fed.batches.len();
+        batches.push(fed.batches);
+        (fed.partition, fed.answer, bytes)
+    }));
+    batches.insert(0, heads);
+    batches
 }
 
 /// The opposite of [`encode_records`]; the batches are pieces of `frame`.

@@ -56,7 +56,7 @@ pub use offline::Offline;
 pub use open::{OpenError, Place};
 pub use produce::{NoRoom, ProduceFailure, Produced};
 pub use quorum::{Formation, QUORUM_TICK, Standing as BrokerStanding};
-pub use replicas::{ComingReplica, NextRecords, ReplicationReport};
+pub use replicas::{Batches, ComingReplica, NextRecords, Portion, ReplicationReport};
 pub use report::{GroupReport, PartitionReport, Traffic};
 pub use retire::GuardReport;
 pub use room::Room;

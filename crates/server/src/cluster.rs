@@ -8,12 +8,16 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use towpath_broker::peer::{Frame, PeerMessage, encode_records};
-use towpath_driver::NextRecords;
+use towpath_broker::peer::{Frame, PeerMessage, encode_heads};
+use towpath_driver::{Batches, NextRecords, Portion};
 use towpath_model::BrokerId;
 
+use crate::disk::NodeDisk;
 use crate::node::Node;
-use crate::peer::{Hello, PeerAddress, PeerHandler, Records};
+use crate::peer::{Hello, Part, PeerAddress, PeerHandler, Records};
+
+/// Batches with fewer bytes are copied rather than sent from their file by a call of their own.
+const FILE_BYTES_MIN: usize = 16 * 1024;
 
 /// Peers as the transport knows them, for the node that they are peers of.
 #[derive(Default)]
@@ -72,7 +76,7 @@ impl PeerHandler for Neighbours {
         match node.driver().next_records(to, bytes_max, may_wait) {
             NextRecords::Nothing => Records::Nothing,
             NextRecords::Cold => Records::Cold,
-            NextRecords::Answers(answers) => Records::Message(encode_records(answers)),
+            NextRecords::Answers(answers) => Records::Message(parts(answers)),
         }
     }
 
@@ -100,4 +104,29 @@ impl PeerHandler for Neighbours {
             node.guarded(|| node.driver().peer_disconnected(peer, refused));
         }
     }
+}
+
+/// Answers as the parts of one message.
+fn parts(answers: Vec<Portion<NodeDisk>>) -> Vec<Part> {
+    let (mut heads, mut batches) = (Vec::with_capacity(answers.len()), Vec::new());
+    for Portion { partition, answer, batches: found } in answers {
+        let part = match found {
+            Batches::Memory(bytes) => Part::Bytes(bytes),
+            Batches::File(slice) if slice.len < FILE_BYTES_MIN => match slice.read() {
+                Ok(bytes) => Part::Bytes(bytes),
+                Err(error) => {
+                    // The follower tells its position again.
+                    tracing::warn!(%partition, %error, "records for a follower cannot be read");
+                    continue;
+                }
+            },
+            Batches::File(slice) => {
+                Part::File { file: slice.file, position: slice.position, len: slice.len }
+            }
+        };
+        heads.push((partition, answer, part.size()));
+        batches.push(part);
+    }
+    batches.insert(0, Part::Bytes(encode_heads(heads)));
+    batches
 }

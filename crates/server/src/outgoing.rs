@@ -98,7 +98,8 @@ pub(crate) async fn write_all(
     Ok(total)
 }
 
-async fn send_region<F: DiskFile>(
+/// Sends a region of a file, without a copy where the system can.
+pub(crate) async fn send_region<F: DiskFile>(
     socket: &TcpStream,
     region: &Region<F>,
     len: usize,

@@ -190,7 +190,8 @@ impl Cluster {
                     true => self.driver(from).next_records(to, 1 << 20, true),
                     false => NextRecords::Nothing,
                 } {
-                    self.driver(to).receive_records(from, answers);
+                    let answers = answers.into_iter().map(|portion| portion.read().unwrap());
+                    self.driver(to).receive_records(from, answers.collect());
                 }
             }
             if is_quiet {

@@ -1,12 +1,13 @@
 //! A leader and its followers' positions: what is reported, what there is to send, and when.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use towpath_broker::peer::Fed;
 use towpath_log::disk::Disk;
-use towpath_log::{Log, ReadError};
+use towpath_log::{Log, ReadError, Slice};
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerEpoch, BrokerId, Offset, TopicPartition};
 use towpath_replication::{
@@ -58,20 +59,69 @@ impl Feed {
 
 /// What there is to send to a follower.
 #[derive(Debug)]
-pub enum NextRecords {
+pub enum NextRecords<D: Disk> {
     /// Nothing.
     Nothing,
     /// Only what a device has to be waited for.
     Cold,
     /// These answers.
-    Answers(Vec<Fed>),
+    Answers(Vec<Portion<D>>),
+}
+
+/// One partition's answer to a follower's position, as its leader sends it: a [`Fed`] at the other end.
+#[derive(Debug)]
+pub struct Portion<D: Disk> {
+    /// Which partition.
+    pub partition: TopicPartition,
+    /// The answer.
+    pub answer: ReplicaAnswer,
+    /// Whole batches, where the answer says so.
+    pub batches: Batches<D>,
+}
+
+/// Where batches for a follower are.
+#[derive(Debug)]
+pub enum Batches<D: Disk> {
+    /// In memory: those that a device had to be waited for, and none at all.
+    Memory(Bytes),
+    /// In a file of the page cache, from where they can be sent without a copy.
+    File(Slice<D>),
+}
+
+impl<D: Disk> Batches<D> {
+    /// How many bytes they have.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Batches::Memory(bytes) => bytes.len(),
+            Batches::File(slice) => slice.len,
+        }
+    }
+}
+
+impl<D: Disk> Portion<D> {
+    fn without_batches(partition: TopicPartition, answer: ReplicaAnswer) -> Portion<D> {
+        Portion { partition, answer, batches: Batches::Memory(Bytes::new()) }
+    }
+
+    /// With its batches in memory.
+    ///
+    /// # Errors
+    /// When the disk fails, or the file was cut meanwhile. The follower's position will be told again.
+    pub fn read(self) -> io::Result<Fed> {
+        let batches = match self.batches {
+            Batches::Memory(bytes) => bytes,
+            Batches::File(slice) => slice.read()?,
+        };
+        Ok(Fed { partition: self.partition, answer: self.answer, batches })
+    }
 }
 
 /// What there is behind one position.
-enum Portion {
-    None,
+enum Behind<D: Disk> {
+    Nothing,
     Cold,
-    Some(Fed),
+    Portion(Portion<D>),
 }
 
 fn producers_bytes(kind: &AnswerKind) -> usize {
@@ -188,10 +238,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.feeds.of.lock().expect("no panic holds the feeds").remove(&to);
     }
 
-    /// The next answers for a follower, about `max_bytes` of them. Reads from the disk, with no lock
-    /// held; only what is in memory, unless it may wait for a device.
-    pub fn next_records(&self, to: BrokerId, max_bytes: usize, may_wait: bool) -> NextRecords {
-        let mut answers: Vec<Fed> = Vec::new();
+    /// The next answers for a follower, about `max_bytes` of them. Without `may_wait` only what is in
+    /// memory, left where it is; with it, what a device has to be waited for is read, with no lock held.
+    pub fn next_records(&self, to: BrokerId, max_bytes: usize, may_wait: bool) -> NextRecords<D> {
+        let mut answers: Vec<Portion<D>> = Vec::new();
         let mut cold = Vec::new();
         let mut bytes = 0;
         while bytes < max_bytes && answers.len() < ANSWERS_MAX {
@@ -200,7 +250,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 let Some(feed) = feeds.get_mut(&to) else { break };
                 match feed.answers.pop_front() {
                     Some((partition, answer)) => {
-                        answers.push(Fed { partition, answer, batches: Bytes::new() });
+                        answers.push(Portion::without_batches(partition, answer));
                         continue;
                     }
                     None => feed.pop(),
@@ -216,14 +266,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     continue;
                 }
             };
-            match self.portion(id, &position, at_most, may_wait) {
-                Portion::None => {}
-                Portion::Cold => cold.push((id, position)),
-                Portion::Some(fed) => {
-                    let size = fed.batches.len() + producers_bytes(&fed.answer.kind);
+            match self.behind(id, &position, at_most, may_wait) {
+                Behind::Nothing => {}
+                Behind::Cold => cold.push((id, position)),
+                Behind::Portion(portion) => {
+                    let size = portion.batches.bytes() + producers_bytes(&portion.answer.kind);
                     self.gone_out(pace, size);
                     bytes += size;
-                    answers.push(fed);
+                    answers.push(portion);
                 }
             }
         }
@@ -262,23 +312,23 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    fn portion(
+    fn behind(
         &self,
         id: TopicPartition,
         position: &ReplicaPosition,
         max_bytes: usize,
         may_wait: bool,
-    ) -> Portion {
-        let Some(cell) = self.cell(id) else { return Portion::None };
-        let Some(slot) = self.lock_in_time(&cell) else { return Portion::None };
-        let Ok(leader) = slot.leader() else { return Portion::None };
+    ) -> Behind<D> {
+        let Some(cell) = self.cell(id) else { return Behind::Nothing };
+        let Some(slot) = self.lock_in_time(&cell) else { return Behind::Nothing };
+        let Ok(leader) = slot.leader() else { return Behind::Nothing };
         if leader.leader_epoch() != position.leader_epoch {
-            return Portion::None;
+            return Behind::Nothing;
         }
         let begin_anew = || {
             let begin = first_batch_offset(&slot.log);
             let answer = leader.begin_anew(position, begin);
-            Portion::Some(Fed { partition: id, answer, batches: Bytes::new() })
+            Behind::Portion(Portion::without_batches(id, answer))
         };
         if let Err(FetchRefusal::LeftBehind { .. }) = leader.check_position(position) {
             return begin_anew();
@@ -293,12 +343,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             tracing::warn!(topic = %cell.topic, partition = %id.partition, %error,
                 "a follower cannot be given records");
             let answer = leader.answer(position, AnswerKind::Refused);
-            Portion::Some(Fed { partition: id, answer, batches: Bytes::new() })
+            Behind::Portion(Portion::without_batches(id, answer))
         };
         let slice = match read {
             Ok(Some(slice)) => slice,
-            Ok(None) => return Portion::None,
-            Err(ReadError::NotResident) => return Portion::Cold,
+            Ok(None) => return Behind::Nothing,
+            Err(ReadError::NotResident) => return Behind::Cold,
             // A replica that holds nothing asks from anywhere, and is told where to begin; so is one
             // whose records have been deleted since it asked.
             Err(ReadError::OutOfRange { end, .. }) => {
@@ -307,7 +357,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
                 let kind = AnswerKind::OutOfRange { log_end_offset: end };
                 let answer = leader.answer(position, kind);
-                return Portion::Some(Fed { partition: id, answer, batches: Bytes::new() });
+                return Behind::Portion(Portion::without_batches(id, answer));
             }
             Err(error) => {
                 if let ReadError::CorruptBatch { from, .. } = error {
@@ -319,12 +369,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let epochs = leader.epochs_between(position.from, slice.next_offset);
         let answer = leader.answer(position, AnswerKind::Batches { epochs });
         drop(slot);
-        match slice.read() {
-            Ok(batches) => Portion::Some(Fed { partition: id, answer, batches }),
+        let portion = Portion { partition: id, answer, batches: Batches::File(slice) };
+        if !may_wait {
+            return Behind::Portion(portion);
+        }
+        match portion.read() {
+            Ok(Fed { partition, answer, batches }) => {
+                let batches = Batches::Memory(batches);
+                Behind::Portion(Portion { partition, answer, batches })
+            }
             Err(error) => {
                 tracing::warn!(topic = %cell.topic, partition = %id.partition, %error,
                     "records for a follower cannot be read");
-                Portion::None
+                Behind::Nothing
             }
         }
     }

@@ -34,7 +34,7 @@ use crate::driver::Driver;
 use crate::world::{Clock, Net};
 
 pub(crate) use feed::Feeds;
-pub use feed::NextRecords;
+pub use feed::{Batches, NextRecords, Portion};
 pub(crate) use in_sync::{Proposals, Watched};
 pub use moves::ComingReplica;
 pub(crate) use pull::{Positions, Rounds, collect};

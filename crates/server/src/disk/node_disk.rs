@@ -71,6 +71,12 @@ pub struct NodeFile {
     hindrance: Option<Box<(Arc<dyn Hindrance>, PathBuf)>>,
 }
 
+impl std::fmt::Debug for NodeFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeFile").finish_non_exhaustive()
+    }
+}
+
 impl NodeDisk {
     /// A disk that something stands in the way of.
     #[must_use]

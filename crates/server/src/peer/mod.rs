@@ -38,6 +38,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use towpath_model::{BrokerId, Uuid};
 
 pub use addresses::Addresses;
+pub use batch::Part;
 pub use context::ClusterIdGetter;
 pub use frame::{FRAME_BYTES_MAX, Inbox, Kind, MAGIC, Malformed, Received, next_frame};
 pub use handshake::{Handshake, Refusal};
@@ -62,7 +63,7 @@ pub trait PeerHandler: Send + Sync + 'static {
 
     /// The next message for a peer with about `bytes_max` bytes of records, asked for when the
     /// connection takes bytes: after [`Peers::ready_to_send_records`], and as long as there is
-    /// something. The pieces are one message when put together.
+    /// something. The parts are one message when put together.
     ///
     /// Without `may_wait` it is asked on a worker of the runtime, and takes only what needs no
     /// device: [`Records::Cold`] if there is nothing else. Then it is asked again on a thread of its own,
@@ -84,8 +85,8 @@ pub trait PeerHandler: Send + Sync + 'static {
 pub enum Records {
     /// Nothing; [`Peers::ready_to_send_records`] says when there is something.
     Nothing,
-    /// A message, in pieces.
-    Message(Vec<Bytes>),
+    /// A message, in parts.
+    Message(Vec<Part>),
     /// Something that a device has to be waited for.
     Cold,
 }

@@ -6,21 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::FutureExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::Records;
-use super::batch::{Batch, Large};
+use super::batch::{Batch, Large, Part, send};
 use super::context::Context;
 use super::frame::{FRAME_BYTES_MAX, Kind, Malformed, next_frame};
 use super::handshake::Refusal;
 use super::hello::Class;
 use super::link::Peer;
 use super::queue::Queue;
-use crate::outgoing::write_all;
 
 /// Bytes gathered before they are written although more wait.
 const GATHER_BYTES: usize = 512 << 10;
@@ -119,7 +118,7 @@ impl<'a> Writer<'a> {
                 continue;
             }
             let messages = batch.messages;
-            let sent = write_all(self.socket, &mut batch.into_pieces(), stall_max).await?;
+            let sent = send(self.socket, batch.into_parts(), stall_max).await?;
             counted.bytes_out.inc_by(sent as u64);
             counted.messages_out.inc_by(messages);
         }
@@ -150,13 +149,14 @@ impl<'a> Writer<'a> {
         while batch.bytes() < GATHER_BYTES
             && let Some(message) = self.queue.pop()
         {
-            batch.message([message]);
+            batch.message([message.into()]);
         }
         if self.class == Class::Records && self.large.is_none() {
             self.gather_records(&mut batch);
         }
         if self.large.is_none() {
-            self.large = self.queue.pop_large().and_then(|message| Large::new(vec![message]));
+            self.large =
+                self.queue.pop_large().and_then(|message| Large::new(vec![message.into()]));
         }
         if self.large.as_mut().is_some_and(|large| batch.piece(large)) {
             self.large = None;
@@ -202,8 +202,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn put(&mut self, parts: Vec<Bytes>, batch: &mut Batch) {
-        let bytes: usize = parts.iter().map(Bytes::len).sum();
+    fn put(&mut self, parts: Vec<Part>, batch: &mut Batch) {
+        let bytes: usize = parts.iter().map(Part::size).sum();
         if bytes <= FRAME_BYTES_MAX {
             return batch.message(parts);
         }

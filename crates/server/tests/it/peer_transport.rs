@@ -70,7 +70,10 @@ impl PeerHandler for Recorder {
         if !may_wait {
             if let Some(records) = seen.records.pop_front() {
                 seen.handed_out += 1;
-                return Records::Message(vec![records.slice(..1), records.slice(1..)]);
+                return Records::Message(vec![
+                    records.slice(..1).into(),
+                    records.slice(1..).into(),
+                ]);
             }
             return if seen.cold.is_empty() { Records::Nothing } else { Records::Cold };
         }
@@ -78,7 +81,7 @@ impl PeerHandler for Recorder {
         self.changed.notify_all();
         seen = self.changed.wait_while(seen, |seen| seen.is_stalled).unwrap();
         seen.waiting -= 1;
-        seen.cold.pop_front().map_or(Records::Nothing, |cold| Records::Message(vec![cold]))
+        seen.cold.pop_front().map_or(Records::Nothing, |cold| Records::Message(vec![cold.into()]))
     }
 
     fn connected(&self, _: BrokerId, hello: &Hello) {

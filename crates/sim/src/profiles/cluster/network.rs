@@ -217,6 +217,7 @@ impl World {
         let bytes = self.network.weather.records_bytes;
         let next = self.call(from, |driver| driver.next_records(to, bytes, true))?;
         if let Some(NextRecords::Answers(answers)) = next {
+            let answers = answers.into_iter().filter_map(|portion| portion.read().ok()).collect();
             self.send(way, Parcel::Records(answers));
             self.wants_pull(way);
         }

@@ -205,6 +205,16 @@ impl Trio {
         others.map(|(_, broker)| broker.address()).collect()
     }
 
+    /// Where this node serves HTTP, if it is one of ours.
+    pub(crate) fn http(&self, id: usize) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.brokers[id - 1].second))
+    }
+
+    /// Memory of all three.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        self.brokers.iter().map(|broker| Ok(broker.cost()?.resident_bytes)).sum()
+    }
+
     /// Processor time of all three.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         self.brokers.iter().map(|broker| Ok(broker.cost()?.cpu)).sum()

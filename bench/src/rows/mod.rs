@@ -19,6 +19,7 @@ mod group;
 mod life;
 mod produce;
 mod replicated;
+mod scale;
 
 /// A JVM needs so long until its code is compiled, per kind of work.
 const WARM_UP: Duration = Duration::from_secs(12);
@@ -34,6 +35,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(bulk::rows());
     rows.extend(replicated::rows());
     rows.extend(failover::rows());
+    rows.extend(scale::rows());
     rows
 }
 

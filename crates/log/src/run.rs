@@ -75,12 +75,25 @@ pub enum RunRefusal {
         /// The leadership that sent it.
         to: LeaderEpoch,
     },
+    /// It is of another leadership than its sender said: bytes that are sent from a file may have been
+    /// written anew since, by the next leadership.
+    #[error(
+        "the batch at offset {offset} is of leader epoch {epoch}, and was said to be of {said}"
+    )]
+    OtherEpoch {
+        /// Its base offset.
+        offset: Offset,
+        /// Its leader epoch.
+        epoch: LeaderEpoch,
+        /// What was said.
+        said: LeaderEpoch,
+    },
 }
 
 impl Run {
     /// Looks at all of `bytes`, checksums too: to be called without the partition's lock. `from` is
     /// where the log ends, `last_epoch` the leader epoch of its last batch, `leader_epoch` that of
-    /// the sender.
+    /// the sender, `starts` the leaderships that it says began among the batches.
     ///
     /// # Errors
     /// [`RunRefusal`].
@@ -89,6 +102,7 @@ impl Run {
         from: Offset,
         last_epoch: Option<LeaderEpoch>,
         leader_epoch: LeaderEpoch,
+        starts: &[(LeaderEpoch, Offset)],
     ) -> Result<Run, RunRefusal> {
         let mut headers = Vec::new();
         let mut expected = from;
@@ -102,6 +116,11 @@ impl Run {
             }
             if epoch < least || leader_epoch < epoch {
                 return Err(RunRefusal::Epoch { offset, epoch, from: least, to: leader_epoch });
+            }
+            let begun = starts.iter().rev().find(|(_, start)| *start <= offset);
+            let said = begun.map(|(epoch, _)| *epoch).or(last_epoch);
+            if let Some(said) = said.filter(|said| *said != epoch) {
+                return Err(RunRefusal::OtherEpoch { offset, epoch, said });
             }
             batch.check_crc().map_err(|_| RunRefusal::Checksum { offset })?;
             (expected, least) = (header.next_offset(), epoch);

@@ -142,9 +142,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 "records of the leader are refused");
         };
         match &answer.kind {
-            AnswerKind::Batches { .. } => {
+            AnswerKind::Batches { epochs } => {
+                let starts: Vec<_> =
+                    epochs.iter().map(|start| (start.epoch, start.start)).collect();
                 let ReplicaAnswer { from, last_epoch, leader_epoch, .. } = *answer;
-                let run = Run::check(batches.clone(), from, last_epoch, leader_epoch);
+                let run = Run::check(batches.clone(), from, last_epoch, leader_epoch, &starts);
                 checked.run = Some(run.inspect_err(|error| refused(error)).ok()?);
             }
             AnswerKind::BeginAnew { producers, .. } => {

@@ -46,7 +46,36 @@ fn compacted() -> Vec<Vec<u8>> {
 fn check(bytes: &[u8], log: &TestLog, leader_epoch: i32) -> Result<Run, RunRefusal> {
     let end = log.log_end_offset();
     let last_epoch = log.leader_epoch_before(end);
-    Run::check(Bytes::copy_from_slice(bytes), end, last_epoch, LeaderEpoch(leader_epoch))
+    let bytes = Bytes::copy_from_slice(bytes);
+    let mut starts: Vec<_> = split_batches(&bytes)
+        .map(|batch| (batch.header.leader_epoch(), batch.header.base_offset()))
+        .collect();
+    starts.dedup_by_key(|(epoch, _)| *epoch);
+    Run::check(bytes, end, last_epoch, LeaderEpoch(leader_epoch), &starts)
+}
+
+/// What lies in a file may be written anew while it is sent.
+#[test]
+fn batches_of_another_leadership_than_was_said_are_refused() {
+    let batches = [batch_of(0, 3, 2, 10), batch_of(3, 2, 4, 10)].concat();
+    let check = |last_epoch: Option<i32>, starts: &[(i32, i64)]| {
+        let starts: Vec<_> =
+            starts.iter().map(|(epoch, start)| (LeaderEpoch(*epoch), Offset(*start))).collect();
+        let bytes = Bytes::copy_from_slice(&batches);
+        let last_epoch = last_epoch.map(LeaderEpoch);
+        Run::check(bytes, Offset(0), last_epoch, LeaderEpoch(5), &starts).map(drop)
+    };
+    let refused = |offset, epoch, said| {
+        let (epoch, said) = (LeaderEpoch(epoch), LeaderEpoch(said));
+        Err(RunRefusal::OtherEpoch { offset: Offset(offset), epoch, said })
+    };
+    assert_eq!(check(Some(2), &[(4, 3)]), Ok(()));
+    // A compaction may have removed the first batch of a leadership.
+    assert_eq!(check(Some(1), &[(2, 0), (3, 1), (4, 2)]), Ok(()));
+    assert_eq!(check(None, &[(4, 3)]), Ok(()), "when the first one began is not known");
+    assert_eq!(check(Some(2), &[(5, 3)]), refused(3, 4, 5));
+    assert_eq!(check(Some(2), &[]), refused(3, 4, 2));
+    assert_eq!(check(Some(1), &[(4, 3)]), refused(0, 2, 1));
 }
 
 fn append_all(log: &mut TestLog, bytes: &[u8], epochs: &Epochs) -> Result<usize, LogError> {

@@ -13,11 +13,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use towpath_broker::peer::{Frame, encode_records};
-use towpath_driver::{Fed, NextRecords, PeerMessage};
+use towpath_driver::{Fed, NextRecords, PeerMessage, Portion};
 use towpath_model::{BrokerId, Time};
 
 use super::outbox::Said;
 use super::world::{Event, World};
+use crate::disk::SimDisk;
 use crate::profile::{Violation, ensure};
 use crate::rng::Rng;
 
@@ -32,8 +33,17 @@ pub(super) enum Class {
 pub(super) type Way = (BrokerId, BrokerId, Class);
 
 /// Something on its way.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Parcel {
+    Message(PeerMessage),
+    /// What lies in a file is read from there when it arrives: a sender gives the file away, and
+    /// whatever is written into it until the last byte is gone is what goes.
+    Records(Vec<Portion<SimDisk>>),
+}
+
+/// Something that has arrived.
+#[derive(Debug, Clone)]
+enum Arrived {
     Message(PeerMessage),
     Records(Vec<Fed>),
 }
@@ -172,16 +182,28 @@ impl World {
 
     fn hand_over(&mut self, way: Way, parcel: Parcel) -> Result<(), Violation> {
         let (from, to, _) = way;
-        let parcel = if self.network.weather.encodes { recoded(parcel)? } else { parcel };
-        match parcel {
-            Parcel::Message(message) => {
+        let arrived = match parcel {
+            Parcel::Message(message) => Arrived::Message(message),
+            Parcel::Records(portions) => {
+                match portions.into_iter().map(Portion::read).collect::<Result<_, _>>() {
+                    Ok(answers) => Arrived::Records(answers),
+                    Err(_) => {
+                        self.events.note("network: records cut off while they were sent");
+                        return self.cut(way);
+                    }
+                }
+            }
+        };
+        let arrived = if self.network.weather.encodes { recoded(arrived)? } else { arrived };
+        match arrived {
+            Arrived::Message(message) => {
                 let kind = kind_of(&message);
                 self.trace.event("arrives", &[from.0 as u64, to.0 as u64, kind]);
                 self.trace.remark(|| format!("{from} ─▶ {to}: {message:?}"));
                 self.note_arrival(to, &message);
                 self.call(to, |driver| driver.receive(from, message))?;
             }
-            Parcel::Records(answers) => {
+            Arrived::Records(answers) => {
                 let count = answers.len() as u64;
                 self.trace.event("records", &[from.0 as u64, to.0 as u64, count]);
                 self.trace.remark(|| format!("{from} ─▶ {to}: {answers:?}"));
@@ -215,9 +237,11 @@ impl World {
         }
         pipe.is_pulling = false;
         let bytes = self.network.weather.records_bytes;
-        let next = self.call(from, |driver| driver.next_records(to, bytes, true))?;
+        let next = self.call(from, |driver| match driver.next_records(to, bytes, false) {
+            NextRecords::Cold => driver.next_records(to, bytes, true),
+            next => next,
+        })?;
         if let Some(NextRecords::Answers(answers)) = next {
-            let answers = answers.into_iter().filter_map(|portion| portion.read().ok()).collect();
             self.send(way, Parcel::Records(answers));
             self.wants_pull(way);
         }
@@ -399,25 +423,25 @@ impl World {
 }
 
 /// As its bytes say it.
-fn recoded(parcel: Parcel) -> Result<Parcel, Violation> {
-    let bytes = match &parcel {
-        Parcel::Message(message) => message.encode(),
-        Parcel::Records(answers) => encode_records(answers.clone()).concat(),
+fn recoded(arrived: Arrived) -> Result<Arrived, Violation> {
+    let bytes = match &arrived {
+        Arrived::Message(message) => message.encode(),
+        Arrived::Records(answers) => encode_records(answers.clone()).concat(),
     };
     let frame = Frame::decode(&bytes.into());
     let frame = frame.map_err(|error| Violation::new("INV-X2", format!("a message: {error}")))?;
-    let (recoded, is_same) = match (frame, &parcel) {
-        (Frame::Message(message), Parcel::Message(sent)) => {
+    let (recoded, is_same) = match (frame, &arrived) {
+        (Frame::Message(message), Arrived::Message(sent)) => {
             let is_same = message == *sent;
-            (Parcel::Message(message), is_same)
+            (Arrived::Message(message), is_same)
         }
-        (Frame::Records(answers), Parcel::Records(sent)) => {
+        (Frame::Records(answers), Arrived::Records(sent)) => {
             let is_same = answers == *sent;
-            (Parcel::Records(answers), is_same)
+            (Arrived::Records(answers), is_same)
         }
-        (_, _) => (parcel.clone(), false),
+        (_, _) => (arrived.clone(), false),
     };
-    ensure!(is_same, "INV-X2", "a message changes on its way: {parcel:?}");
+    ensure!(is_same, "INV-X2", "a message changes on its way: {arrived:?}");
     Ok(recoded)
 }
 

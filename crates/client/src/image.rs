@@ -9,6 +9,7 @@ use towpath_protocol::messages::{MetadataResponse, MetadataResponseTopic};
 use towpath_protocol::{ErrorCode, Uuid};
 
 use crate::config::join_address;
+use crate::record::TopicPartition;
 
 /// One broker, as clients are to dial it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +131,20 @@ impl Image {
         self
     }
 
+    /// Who leads a partition of which records of `epoch` were read. Where this image is of an older
+    /// epoch nobody is known: that leader was replaced without hearing of it, and where it lacks the
+    /// records it would say that the position does not exist (KIP-320).
+    pub(crate) fn leader_since(
+        &self,
+        partition: &TopicPartition,
+        epoch: Option<LeaderEpoch>,
+    ) -> Option<BrokerId> {
+        let known = self.topics.get(&partition.topic)?.partition(partition.partition)?;
+        let is_told = 0 <= known.leader_epoch.0;
+        let is_older = epoch.is_some_and(|epoch| is_told && known.leader_epoch < epoch);
+        known.leader.filter(|_| !is_older)
+    }
+
     /// The name of the topic with this id.
     #[must_use]
     pub fn topic_of_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
@@ -229,6 +244,18 @@ mod tests {
         assert_eq!(image.topics["t"].partitions[0].leader, Some(BrokerId(1)));
         let (image, _) = image.after(&response(2, 6), false, now);
         assert_eq!(image.topics["t"].partitions[0].leader, Some(BrokerId(2)));
+    }
+
+    #[test]
+    fn a_leader_that_was_replaced_before_a_position_was_written_is_not_asked() {
+        let (image, _) = Image::default().after(&response(1, 5), false, Instant::now());
+        let partition = TopicPartition::new("t", 0);
+        let leader = |epoch: Option<i32>| image.leader_since(&partition, epoch.map(LeaderEpoch));
+        assert_eq!(leader(None), Some(BrokerId(1)));
+        assert_eq!(leader(Some(5)), Some(BrokerId(1)));
+        assert_eq!(leader(Some(6)), None);
+        let (untold, _) = Image::default().after(&response(1, -1), false, Instant::now());
+        assert_eq!(untold.leader_since(&partition, Some(LeaderEpoch(6))), Some(BrokerId(1)));
     }
 
     #[test]

@@ -87,6 +87,7 @@ pub(super) struct Fetcher {
 /// One partition that is read.
 struct Place {
     position: Offset,
+    /// Of the last record before `position`, where it is known.
     leader_epoch: Option<LeaderEpoch>,
     seek: u64,
     is_paused: bool,
@@ -162,6 +163,19 @@ impl Fetcher {
         let is_paused = self.places.get(partition).is_some_and(|place| place.is_paused);
         let place = Place { is_paused, ..Place::at(position, self.seeks) };
         self.places.insert(partition.clone(), place);
+    }
+
+    /// Goes on at `position`, before which somebody has read records of `leader_epoch`.
+    pub(super) fn go_on(
+        &mut self,
+        partition: &TopicPartition,
+        position: Offset,
+        leader_epoch: Option<LeaderEpoch>,
+    ) {
+        self.seek(partition, position);
+        if let Some(place) = self.places.get_mut(partition) {
+            place.leader_epoch = leader_epoch;
+        }
     }
 
     /// Starts to read a partition where the reset rule says.
@@ -298,7 +312,7 @@ impl Fetcher {
             if !place.wants_records(now) {
                 continue;
             }
-            match leader(&image, partition) {
+            match image.leader_since(partition, place.leader_epoch) {
                 Some(leader) => by_leader.entry(leader).or_default().push((
                     partition.clone(),
                     place.seek,
@@ -466,10 +480,6 @@ impl Fetcher {
         }
         false
     }
-}
-
-fn leader(image: &Image, partition: &TopicPartition) -> Option<BrokerId> {
-    image.topics.get(&partition.topic)?.partition(partition.partition)?.leader
 }
 
 fn topic_id(image: &Image, topic: &Arc<str>) -> Uuid {

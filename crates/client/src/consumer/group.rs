@@ -210,7 +210,9 @@ impl GroupConsumer {
         let found = found?;
         for partition in partitions {
             match found.get(&partition) {
-                Some(committed) => self.fetcher.seek(&partition, committed.offset),
+                Some(committed) => {
+                    self.fetcher.go_on(&partition, committed.offset, committed.leader_epoch);
+                }
                 None => self.fetcher.seek_by_rule(&partition),
             }
             self.unpositioned.remove(&partition);

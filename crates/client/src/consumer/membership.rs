@@ -322,7 +322,8 @@ async fn beat(cluster: &Cluster, config: &GroupConfig, seat: &Seat) -> Result<()
     check(&config.group, "heartbeat to", response.error_code)
 }
 
-/// Gives the place up, so that others need not wait for the session to expire.
+/// Gives the place up, so that others need not wait for the session to expire. Who was removed
+/// meanwhile has left.
 pub(super) async fn leave(
     cluster: &Cluster,
     config: &GroupConfig,
@@ -351,9 +352,16 @@ pub(super) async fn leave(
         }
     };
     let answer = connection.call_version(version, &request).await?;
-    let response: LeaveGroupResponse<'_> = answer.read()?;
-    check(&config.group, "leaving", response.error_code)?;
-    response.members.iter().try_for_each(|m| check(&config.group, "leaving", m.error_code))
+    has_left(&config.group, &answer.read()?)
+}
+
+fn has_left(group: &str, response: &LeaveGroupResponse<'_>) -> Result<()> {
+    let codes = response.members.iter().map(|member| member.error_code);
+    [response.error_code]
+        .into_iter()
+        .chain(codes)
+        .filter(|code| ErrorCode::from(*code) != ErrorCode::UnknownMemberId)
+        .try_for_each(|code| check(group, "leaving", code))
 }
 
 fn check(group: &str, doing: &str, code: i16) -> Result<()> {
@@ -367,4 +375,23 @@ fn check(group: &str, doing: &str, code: i16) -> Result<()> {
 
 fn millis(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_protocol::messages::MemberResponse;
+
+    use super::*;
+
+    #[test]
+    fn who_was_removed_from_a_group_has_left_it() {
+        let left = |code: ErrorCode| {
+            let member = MemberResponse { error_code: code.code(), ..Default::default() };
+            let members = vec![member];
+            has_left("g", &LeaveGroupResponse { members, ..Default::default() })
+        };
+        assert!(left(ErrorCode::None).is_ok());
+        assert!(left(ErrorCode::UnknownMemberId).is_ok());
+        assert!(left(ErrorCode::NotCoordinator).is_err());
+    }
 }

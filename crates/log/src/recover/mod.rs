@@ -126,14 +126,16 @@ pub(crate) fn open<D: Disk>(
         path,
     };
     // The first checkpoint was torn while it was written: that none was written before it shows in
-    // the first segment, which no retention has removed.
+    // the first segment, which no retention has removed. A clean stop has torn nothing.
     let first = FileKind::Segment.path(&recover.path, Offset::ZERO);
     let begins_at_zero =
         has_directory && recover.disk.exists(&first).map_err(LogError::io("look for", &first))?;
     recover.known = match found {
         checkpoint::Found::Nothing => Some(replayed.unwrap_or_default()),
         checkpoint::Found::Readable => Some(checkpoints.latest.durable.offset).max(replayed),
-        checkpoint::Found::FirstUnreadable if begins_at_zero => Some(replayed.unwrap_or_default()),
+        checkpoint::Found::FirstUnreadable if begins_at_zero && !recover.was_clean => {
+            Some(replayed.unwrap_or_default())
+        }
         checkpoint::Found::FirstUnreadable | checkpoint::Found::Damaged => None,
     };
     if recover.known.is_none() {

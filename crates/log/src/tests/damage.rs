@@ -208,6 +208,22 @@ fn damaged_indexes_are_rebuilt_and_damaged_checkpoints_lose_nothing() {
     assert_eq!(contents(&log, Offset(0)), all);
 }
 
+#[test]
+fn a_clean_stop_has_torn_nothing_and_its_only_checkpoint_is_not_taken_for_torn() {
+    let disk = MemoryDisk::default();
+    let (directory, _) = open(&disk);
+    let (mut log, _) = open_log(&directory, 0);
+    let all: Vec<Vec<u8>> = (0..4).map(|_| append(&mut log, 2, 30)).collect();
+    directory.close([&mut log]).unwrap();
+    drop((log, directory));
+    disk.flip(&file(0, "checkpoint.1"), 30);
+    disk.flip(&file(0, SEGMENT), all[0].len() + 70);
+    let (directory, _) = open(&disk);
+    let (log, recovery) = open_log(&directory, 0);
+    assert_eq!((recovery.damage, recovery.cut), (vec![changed(2, 4)], None));
+    assert_eq!(log.log_end_offset(), Offset(8));
+}
+
 /// Three small segments of one batch each and a checkpoint, after a kill, the second one damaged.
 fn second_segment_damaged() -> (MemoryDisk, Vec<Vec<u8>>) {
     let disk = MemoryDisk::default();

@@ -10,6 +10,7 @@ use towpath_log::disk::Disk;
 use towpath_log::{
     DamagedRange, DataDirectory, Identity, LastStop, LogError, LogPlace, Recovery, WriteAheadLimits,
 };
+use towpath_metadata::raft::LogIndex;
 use towpath_metadata::{self as metadata, Image, PartitionState, Topic};
 use towpath_model::mutant::{self, Mutant};
 use towpath_model::properties::TopicConfig;
@@ -67,6 +68,18 @@ pub enum OpenError {
     /// The metadata log.
     #[error("the metadata log cannot be used: {0}")]
     Metadata(#[source] RecoverError),
+    /// The metadata log ends before what this broker has told others to be durable.
+    #[error(
+        "the metadata log has lost entries that were durable: it ends at entry {last}, and the \
+        cluster counts on entry {known} here. Do not trust this disk: start the broker with an \
+        empty data directory, and it copies what it held from the others"
+    )]
+    MetadataLost {
+        /// Up to where the controller knows it durable.
+        known: LogIndex,
+        /// Where the log ends.
+        last: LogIndex,
+    },
     /// The metadata log takes no writes.
     #[error("this broker cannot be registered: the metadata log takes no writes")]
     NotRegistered,
@@ -253,7 +266,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    /// Why this broker could not open what it holds, if so: it serves nothing then.
+    /// This broker cannot serve: whoever runs it ends it.
+    pub(crate) fn note_unserved(&self, error: OpenError) {
+        *self.unserved.lock().expect("no panic holds the error") = Some(error);
+    }
+
+    /// Why this broker cannot serve what it holds, if so: it serves nothing then.
     pub fn take_unserved(&self) -> Option<OpenError> {
         self.unserved.lock().expect("no panic holds the error").take()
     }
@@ -293,7 +311,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             Err(error) => {
                 tracing::error!(%error, "this broker cannot serve what it holds");
-                *self.unserved.lock().expect("no panic holds the error") = Some(error);
+                self.note_unserved(error);
             }
         }
     }

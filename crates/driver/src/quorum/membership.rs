@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use towpath_broker::peer::{PeerMessage, PeerPlace};
 use towpath_log::disk::Disk;
-use towpath_metadata::raft::{MemberId, MembershipChange, Role, Status};
+use towpath_metadata::raft::{BadMessage, MemberId, MembershipChange, Role, Status};
 use towpath_model::{BrokerId, Now, Time};
 
 use super::{Order, QuorumSlot};
 use crate::driver::Driver;
+use crate::open::OpenError;
 use crate::world::{Clock, Net};
 
 /// How many voters there are where there are brokers enough.
@@ -323,9 +324,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return;
         }
         self.quorum_step(|slot: &mut QuorumSlot<D>, _, _: &mut Vec<Order>| {
-            if let Err(refusal) = slot.core.receive(message) {
-                tracing::warn!(%refusal, "a message of the metadata quorum is refused");
+            let Err(refusal) = slot.core.receive(message) else { return };
+            if let BadMessage::BeyondMyLog { known, last } = refusal {
+                self.note_unserved(OpenError::MetadataLost { known, last });
             }
+            tracing::warn!(%refusal, "a message of the metadata quorum is refused");
         });
     }
 }

@@ -158,8 +158,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             (REGISTER, Delivery::Metadata(Reply::RegisteredBroker(Err(refusal)))) => {
                 tracing::error!(%refusal, "the controller does not accept this broker");
                 if matches!(refusal, Refusal::ProgramTooOld { .. }) {
-                    let error = OpenError::ProgramTooOld(refusal);
-                    *self.unserved.lock().expect("no panic holds the error") = Some(error);
+                    self.note_unserved(OpenError::ProgramTooOld(refusal));
                 }
             }
             (REGISTER | HEARTBEAT, Delivery::Wait(Outcome::NotLeader)) => {

@@ -149,3 +149,19 @@ fn a_node_that_is_gone_is_shown_as_absent_and_can_be_removed() {
     back.kill().unwrap();
     drop(brokers);
 }
+
+#[test]
+fn a_disk_that_lost_metadata_is_refused() {
+    let cluster = Cluster::of(3);
+    let mut brokers = cluster.first_three();
+    let controller = cluster.controller();
+    let id = (1..=3).find(|id| *id != controller).unwrap();
+    let at = usize::try_from(id - 1).unwrap();
+    brokers.remove(at).kill().unwrap();
+    std::fs::remove_dir_all(cluster.places[at].data.join("metadata")).unwrap();
+    let refused = cluster.member(id).ready().unwrap_err().to_string();
+    assert!(refused.contains("the metadata log has lost entries"), "{refused}");
+    std::fs::remove_dir_all(&cluster.places[at].data).unwrap();
+    let _replaced = cluster.member(id).ready().unwrap();
+    cluster.wait_until_whole(3);
+}

@@ -2,6 +2,8 @@
 //! sync, has the same bytes as the others, and nobody reads a wrong one. Where it cannot tell any more
 //! whose disk it is, it refuses to start, and is given an empty one.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,10 @@ use super::round::Round;
 /// Bits that are flipped while a broker is down, at most.
 const FLIPS_PER_STOP_MAX: u64 = 10;
 
+/// Kinds of files that a broker does not do without: it refuses its disk, and whatever else was
+/// flipped there goes unjudged. So one of these is flipped alone.
+const ALONE: [&str; 5] = ["format", "quorum", "registered", "metadata.snapshot", "metadata: log"];
+
 /// How long the load goes on after that: the newest segment of every partition is followed by another
 /// one, and scrubs look at all that are not written to any more.
 const SCRUBBED_AFTER: Duration = Duration::from_secs(12);
@@ -33,23 +39,27 @@ pub(super) fn run(flips: u64, rng: &mut Rng, round: &mut Round, ledger: &mut Led
             round.nodes.terminate(id)?;
         }
         let data = round.nodes.disk(id).data();
-        let now = left.min(rng.u64(1..=FLIPS_PER_STOP_MAX));
-        let mut done = Vec::new();
-        for _ in 0..now {
-            let what = flip(&data, rng)?;
-            ledger.count(&format!("flip: {}", what.kind), 1);
-            done.push(format!("{} byte {}", what.file.display(), what.byte));
+        let flipped = flip_some(&data, left, rng)?;
+        for flip in &flipped {
+            ledger.count(&format!("flip: {}", flip.kind), 1);
         }
-        let told = || format!("broker {id}, flipped {}", done.join(", "));
+        let told = || {
+            let all: Vec<String> = flipped.iter().map(ToString::to_string).collect();
+            format!("broker {id}, flipped {}", all.join(", "))
+        };
         println!("{}", told());
-        if round.nodes.start_or_replace(id).with_context(told)? {
+        let judged = if round.nodes.start_or_replace(id).with_context(told)? {
             println!("the broker refused its disk and got an empty one");
-            ledger.count("starts refused, disks replaced", 1);
-        }
-        thread::sleep(SCRUBBED_AFTER);
+            ledger.count(&format!("start refused, disk replaced: {}", flipped[0].kind), 1);
+            ledger.count("flips that went unjudged with a refused disk", flipped.len() as u64 - 1);
+            1
+        } else {
+            thread::sleep(SCRUBBED_AFTER);
+            flipped.len() as u64
+        };
         round.settle().with_context(told)?;
-        left -= now;
-        ledger.cycles += now;
+        left -= judged;
+        ledger.cycles += judged;
     }
     Ok(())
 }
@@ -60,10 +70,32 @@ struct Flipped {
     byte: u64,
 }
 
-/// Flips one bit of one file; every kind of file is as likely as any other.
-fn flip(data: &Path, rng: &mut Rng) -> Result<Flipped> {
-    let mut files = std::collections::BTreeMap::<String, Vec<PathBuf>>::new();
+impl fmt::Display for Flipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} byte {}", self.file.display(), self.byte)
+    }
+}
+
+/// Flips one bit, or some but no more than `most` where the start judges each of them.
+fn flip_some(data: &Path, most: u64, rng: &mut Rng) -> Result<Vec<Flipped>> {
+    let mut files = BTreeMap::new();
     collect(data, data, &mut files)?;
+    let mut flipped = vec![flip(data, &files, rng)?];
+    if ALONE.contains(&flipped[0].kind.as_str()) {
+        return Ok(flipped);
+    }
+    files.retain(|kind, _| !ALONE.contains(&kind.as_str()));
+    for _ in 1..most.min(rng.u64(1..=FLIPS_PER_STOP_MAX)) {
+        flipped.push(flip(data, &files, rng)?);
+    }
+    Ok(flipped)
+}
+
+/// Files by kind.
+type Files = BTreeMap<String, Vec<PathBuf>>;
+
+/// Flips one bit of one file; every kind of file is as likely as any other.
+fn flip(data: &Path, files: &Files, rng: &mut Rng) -> Result<Flipped> {
     let kinds: Vec<&String> = files.keys().collect();
     let kind = kinds[rng.usize(..kinds.len())].clone();
     let of_kind = &files[&kind];
@@ -78,11 +110,7 @@ fn flip(data: &Path, rng: &mut Rng) -> Result<Flipped> {
 }
 
 /// All files that have bytes, by kind.
-fn collect(
-    data: &Path,
-    directory: &Path,
-    files: &mut std::collections::BTreeMap<String, Vec<PathBuf>>,
-) -> Result<()> {
+fn collect(data: &Path, directory: &Path, files: &mut Files) -> Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();

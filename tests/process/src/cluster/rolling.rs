@@ -12,6 +12,8 @@ use super::round::Round;
 pub(super) fn run(rounds: u64, round: &mut Round, ledger: &mut Ledger) -> Result<()> {
     for number in 1..=rounds {
         for id in NODES {
+            let led = round.nodes.leaders().into_iter().filter(|(_, by)| *by == i32::from(id));
+            round.load.watch_acks_of(led.map(|(place, _)| place));
             let stop = round.nodes.terminate(id)?;
             ledger.time("a stop", stop);
             let began = Instant::now();
@@ -20,6 +22,9 @@ pub(super) fn run(rounds: u64, round: &mut Round, ledger: &mut Ledger) -> Result
             round.nodes.wait_until_whole()?;
             ledger.time("in sync after the start of the process", began.elapsed());
             ledger.count("brokers restarted", 1);
+            for wait in round.load.take_longest_waits() {
+                ledger.time("longest wait for an acknowledgement while a leader stops", wait);
+            }
         }
         round.settle()?;
         ledger.cycles += 1;

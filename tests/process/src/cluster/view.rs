@@ -49,4 +49,14 @@ impl View {
             [first, rest @ ..] => Some(format!("{first}, and {} more", rest.len())),
         }
     }
+
+    /// Which partitions only one of two brokers knows.
+    pub(super) fn differs(&self, other: &View) -> Option<String> {
+        let only = |one: &View, other: &View| {
+            let mut places = one.leaders.keys();
+            places.find(|place| !other.leaders.contains_key(place)).map(ToString::to_string)
+        };
+        let unknown = || only(other, self).map(|place| format!("no partition {place}"));
+        only(self, other).map(|place| format!("{place}, which others do not know")).or_else(unknown)
+    }
 }

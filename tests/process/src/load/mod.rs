@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -55,10 +55,10 @@ pub(crate) struct Load {
     writers: Mutex<WriterHistory>,
     group: Mutex<GroupHistory>,
     failures: Mutex<Vec<String>>,
-    /// Records that were sent and whose writers were told nothing yet.
+    /// Records that were sent and whose writers were told nothing yet, and writers that send.
     unanswered: AtomicU64,
     given_up: Mutex<GivenUp>,
-    first_acks: Mutex<FirstAcks>,
+    acks: Mutex<Acks>,
     pausing: AtomicBool,
     writing_ends: AtomicBool,
     reading_ends: AtomicBool,
@@ -71,13 +71,27 @@ struct GivenUp {
     first: Option<String>,
 }
 
-/// How long partitions take until they acknowledge again.
+/// How long partitions take to acknowledge.
 #[derive(Debug, Default)]
-struct FirstAcks {
-    /// Partitions that have not yet, and since when.
+struct Acks {
+    /// Partitions that have not yet acknowledged again, and since when.
     awaited: BTreeMap<Place, Instant>,
     /// Times from that moment to the acknowledgement of a record that was sent after it.
     took: Vec<Duration>,
+    /// The longest time that a record waited, of partitions that are watched.
+    longest: BTreeMap<Place, Duration>,
+}
+
+impl Acks {
+    fn acked(&mut self, place: &Place, sent: Instant) {
+        if let Some(since) = self.awaited.get(place).copied().filter(|since| *since <= sent) {
+            self.awaited.remove(place);
+            self.took.push(since.elapsed());
+        }
+        if let Some(longest) = self.longest.get_mut(place) {
+            *longest = (*longest).max(sent.elapsed());
+        }
+    }
 }
 
 impl Load {
@@ -91,7 +105,7 @@ impl Load {
             failures: Mutex::default(),
             unanswered: AtomicU64::new(0),
             given_up: Mutex::default(),
-            first_acks: Mutex::default(),
+            acks: Mutex::default(),
             pausing: AtomicBool::new(false),
             writing_ends: AtomicBool::new(false),
             reading_ends: AtomicBool::new(false),
@@ -106,41 +120,58 @@ impl Load {
         self.group.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A writer is about to send its next record to a partition.
-    fn sending(&self, topic: &str, writer: u32, partition: i32) -> Stamp {
-        self.unanswered.fetch_add(1, Ordering::Relaxed);
-        self.writers().sending(topic, writer, Some(partition))
+    /// Waits until a writer may send. While what it is given lives, no pause has begun.
+    async fn may_send(self: &Arc<Load>) -> Unanswered {
+        loop {
+            // Counted first: whoever pauses either sees this or is seen below.
+            let counted = Unanswered::count(self);
+            if !self.is_pausing() {
+                return counted;
+            }
+            drop(counted);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
-    /// Nobody waits any more for the answer to one of [`Load::sending`].
-    fn is_not_awaited_any_more(&self) {
-        self.unanswered.fetch_sub(1, Ordering::Relaxed);
+    /// A writer is about to send its next record to a partition.
+    fn sending(&self, topic: &str, writer: u32, partition: i32) -> Stamp {
+        self.writers().sending(topic, writer, Some(partition))
     }
 
     /// A writer was told what became of a record that it sent at `sent`.
     fn told(&self, topic: &str, stamp: Stamp, fate: Fate, sent: Instant) {
         self.writers().told(topic, stamp, fate);
         let Fate::Acked { partition, .. } = fate else { return };
-        let mut acks = self.first_acks.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = Place::new(topic, partition);
-        if let Some(since) = acks.awaited.get(&place).copied().filter(|since| *since <= sent) {
-            acks.awaited.remove(&place);
-            acks.took.push(since.elapsed());
-        }
+        self.acks().acked(&Place::new(topic, partition), sent);
+    }
+
+    fn acks(&self) -> MutexGuard<'_, Acks> {
+        self.acks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on, takes the time until each of these partitions acknowledges something that is
     /// sent from now on.
     pub(crate) fn await_acks_of(&self, places: impl IntoIterator<Item = Place>) {
         let now = Instant::now();
-        let mut acks = self.first_acks.lock().unwrap_or_else(PoisonError::into_inner);
-        acks.awaited.extend(places.into_iter().map(|place| (place, now)));
+        self.acks().awaited.extend(places.into_iter().map(|place| (place, now)));
     }
 
     /// The times that were taken since the last call. Partitions that still wait are forgotten.
     pub(crate) fn take_first_acks(&self) -> Vec<Duration> {
-        let mut acks = self.first_acks.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *acks).took
+        let mut acks = self.acks();
+        acks.awaited.clear();
+        std::mem::take(&mut acks.took)
+    }
+
+    /// From now on, looks how long records of these partitions wait to be acknowledged.
+    pub(crate) fn watch_acks_of(&self, places: impl IntoIterator<Item = Place>) {
+        self.acks().longest = places.into_iter().map(|place| (place, Duration::ZERO)).collect();
+    }
+
+    /// The longest wait in each partition that was watched and acknowledged something.
+    pub(crate) fn take_longest_waits(&self) -> Vec<Duration> {
+        let longest = std::mem::take(&mut self.acks().longest);
+        longest.into_values().filter(|wait| !wait.is_zero()).collect()
     }
 
     /// Notes that a client gave something up, which some faults may cause.
@@ -158,12 +189,10 @@ impl Load {
 
     /// Makes writers pause, and waits until everything that was sent has its answer.
     pub(crate) async fn pause(&self, patience: Duration) -> Result<()> {
-        self.pausing.store(true, Ordering::Relaxed);
+        self.pausing.store(true, Ordering::SeqCst);
         let deadline = Instant::now() + patience;
         loop {
-            // A writer may be between its look at the flag and its next record.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            let unanswered = self.unanswered.load(Ordering::Relaxed);
+            let unanswered = self.unanswered.load(Ordering::SeqCst);
             if unanswered == 0 {
                 return Ok(());
             }
@@ -173,16 +202,17 @@ impl Load {
             if deadline <= Instant::now() {
                 bail!("{unanswered} records have no answer after {patience:?}");
             }
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
     /// Lets writers go on.
     pub(crate) fn resume(&self) {
-        self.pausing.store(false, Ordering::Relaxed);
+        self.pausing.store(false, Ordering::SeqCst);
     }
 
     fn is_pausing(&self) -> bool {
-        self.pausing.load(Ordering::Relaxed) && self.is_writing()
+        self.pausing.load(Ordering::SeqCst) && self.is_writing()
     }
 
     /// Notes something that must not happen and that no invariant names.
@@ -226,6 +256,24 @@ impl Load {
             config.retry_backoff = backoff;
         }
         Ok(config)
+    }
+}
+
+/// Something that a pause waits for.
+struct Unanswered {
+    load: Arc<Load>,
+}
+
+impl Unanswered {
+    fn count(load: &Arc<Load>) -> Unanswered {
+        load.unanswered.fetch_add(1, Ordering::SeqCst);
+        Unanswered { load: load.clone() }
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.load.unanswered.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

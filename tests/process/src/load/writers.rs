@@ -10,7 +10,9 @@ use towpath_client::{
     ProducerConfig,
 };
 
-use super::{EVENTS, EVENTS_PARTITIONS, Load, Manners, ORDERS, ORDERS_PARTITIONS, is_passing};
+use super::{
+    EVENTS, EVENTS_PARTITIONS, Load, Manners, ORDERS, ORDERS_PARTITIONS, Unanswered, is_passing,
+};
 use crate::history::{Fate, Stamp};
 
 /// How many records a writer that does not last sends before it ends.
@@ -44,6 +46,7 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
     let mut told = JoinSet::new();
     let mut sent = 0;
     while load.is_writing() && sent < life {
+        let may_send = load.may_send().await;
         let mut burst = Vec::new();
         for _ in 0..rng.usize(1..40) {
             let (topic, partitions) = match rng.u8(..4) {
@@ -53,7 +56,8 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
             let partition = rng.i32(0..partitions);
             let stamp = load.sending(topic, writer, partition);
             let value = stamp.to_value(rng.usize(..400));
-            let way = OnItsWay { load: load.clone(), topic, stamp, sent: Instant::now() };
+            let way =
+                OnItsWay { counted: Unanswered::count(load), topic, stamp, sent: Instant::now() };
             match producer.send(OutgoingRecord::new(topic, value).partition(partition)).await {
                 Ok(delivery) => burst.push((way, delivery)),
                 Err(error) => {
@@ -68,11 +72,9 @@ async fn write(load: &Arc<Load>, rng: &mut Rng, lasts: bool) -> Result<(), Error
             sent += 1;
         }
         told.spawn(tell(burst));
+        drop(may_send);
         tokio::time::sleep(load.pause_max.mul_f64(rng.f64())).await;
         while told.try_join_next().is_some() {}
-        while load.is_pausing() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
     }
 
     // One in four ends as a crash would end it: what was not answered stays unknown.
@@ -105,7 +107,7 @@ fn producer_config(manners: Manners, codec: Compression, rng: &mut Rng) -> Produ
 
 /// A record whose writer has no answer yet, and may never have one.
 struct OnItsWay {
-    load: Arc<Load>,
+    counted: Unanswered,
     topic: &'static str,
     stamp: Stamp,
     sent: Instant,
@@ -113,16 +115,11 @@ struct OnItsWay {
 
 impl OnItsWay {
     fn answered(self, answer: &Result<Delivered, Error>) {
-        self.load.told(self.topic, self.stamp, fate_of(answer), self.sent);
+        let load = &self.counted.load;
+        load.told(self.topic, self.stamp, fate_of(answer), self.sent);
         if let Err(error) = answer {
-            self.load.gave_up(|| format!("{} {}: {error}", self.topic, self.stamp));
+            load.gave_up(|| format!("{} {}: {error}", self.topic, self.stamp));
         }
-    }
-}
-
-impl Drop for OnItsWay {
-    fn drop(&mut self) {
-        self.load.is_not_awaited_any_more();
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use towpath_broker::Partition;
+use towpath_coordinator::groups;
 use towpath_driver::{
     Clock, Delivery, Driver, Formation, Net, NextRecords, Outcome, PeerMessage, Produced,
     QUORUM_TICK, Settings, VolumeIndex,
@@ -250,6 +251,44 @@ impl Cluster {
         self.driver(at).partition_of(name, PartitionIndex(0)).expect("it was created")
     }
 
+    /// The topic that holds groups, with one partition and three replicas.
+    fn create_offsets_topic(&mut self) -> TopicPartition {
+        let name = "__consumer_offsets";
+        let topic = NewTopic { partitions: 1, internal: true, ..NewTopic::named(name, id(78)) };
+        let topics = vec![topic];
+        let reply = self.ask(BrokerId(1), Request::CreateTopics { topics, validate_only: false });
+        let Reply::CreatedTopics(created) = &reply else { panic!("{reply:?}") };
+        assert_eq!(created[0].1.as_ref().unwrap().replication_factor, 3);
+        self.driver(BrokerId(1)).partition_of(name, PartitionIndex(0)).expect("it was created")
+    }
+
+    /// Commits an offset of `topic`.
+    fn commit(&mut self, groups: TopicPartition, topic: TopicPartition, offset: i64) {
+        self.tokens += 1;
+        let committed = groups::CommitPartition {
+            partition: topic.partition,
+            offset: Offset(offset),
+            leader_epoch: None,
+            metadata: "".into(),
+        };
+        let request = groups::Request::CommitOffsets(groups::CommitOffsets {
+            group: "workers".into(),
+            member_id: "".into(),
+            group_instance_id: None,
+            generation: None,
+            retention: None,
+            knows_group_id_not_found: true,
+            topics: vec![groups::CommitTopic {
+                name: "orders".into(),
+                id: topic.topic,
+                partitions: vec![committed],
+            }],
+        });
+        let leader = self.leader(groups).expect("somebody leads");
+        self.driver(leader).ask_group("workers", Token(self.tokens), request).unwrap();
+        self.settle();
+    }
+
     fn leader(&self, id: TopicPartition) -> Option<BrokerId> {
         let leads = |broker: &BrokerId| self.driver(*broker).position(id, None).is_ok();
         self.running().into_iter().find(leads)
@@ -318,6 +357,41 @@ fn what_is_acknowledged_outlives_its_leader() {
             .with_partition(id, |partition| partition.leader().unwrap().in_sync().len() == 3)
             .unwrap()
     });
+}
+
+/// The state of a partition is read when somebody begins to lead: only then the damage shows.
+#[test]
+fn whoever_cannot_read_the_state_of_a_partition_leaves_it_to_another() {
+    let mut cluster = Cluster::start();
+    let orders = cluster.create(BrokerId(1), "orders");
+    let groups = cluster.create_offsets_topic();
+    for offset in 1..6 {
+        cluster.commit(groups, orders, offset);
+    }
+    let state = |cluster: &Cluster| {
+        let broker = cluster.running()[0];
+        cluster.driver(broker).image().partition(groups).unwrap().clone()
+    };
+    let leader = cluster.leader(groups).unwrap();
+    let next = *state(&cluster).replicas.iter().find(|id| **id != leader).unwrap();
+    let disk = cluster.brokers[&next].disk.clone();
+    let segment = |(path, _): &(String, Vec<u8>)| {
+        path.contains("__consumer_offsets") && path.ends_with(".log")
+    };
+    let (path, _) = disk.files().into_iter().find(segment).expect("a segment was written");
+    disk.flip_bit(Path::new(&path), 70, 3).unwrap();
+    cluster.kill(leader);
+    cluster.run_until("who cannot is to lead", |cluster| state(cluster).leader == Some(next));
+    cluster.run_until("another one leads", |cluster| {
+        cluster.driver(next).upkeep();
+        cluster.leader(groups).is_some()
+    });
+    assert_ne!(cluster.leader(groups), Some(next));
+    cluster.run_until("it is copied anew", |cluster| {
+        cluster.driver(next).upkeep();
+        state(cluster).in_sync.contains(&next)
+    });
+    cluster.commit(groups, orders, 6);
 }
 
 #[test]

@@ -143,6 +143,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             Err(error) => {
                 tracing::error!(topic = %wanted.topic, partition = %id.partition, %error,
                     "this broker cannot lead the partition: its state cannot be read");
+                if matches!(error, RecoverError::Log(LogError::Corrupt { .. })) {
+                    // Somebody else who has the records may lead.
+                    self.suspect(id);
+                }
             }
         }
     }

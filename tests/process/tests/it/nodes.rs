@@ -1,5 +1,7 @@
 //! Nodes of a cluster, as its operator handles them: listed, joined through any of them, drained, removed.
 
+use std::process::Command;
+
 use serde_json::Value;
 use towpath_process::{BrokerProcess, http};
 
@@ -150,6 +152,7 @@ fn a_node_that_is_gone_is_shown_as_absent_and_can_be_removed() {
     drop(brokers);
 }
 
+/// A disk that was put back from a backup has forgotten what the others count on.
 #[test]
 fn a_disk_that_lost_metadata_is_refused() {
     let cluster = Cluster::of(3);
@@ -157,11 +160,21 @@ fn a_disk_that_lost_metadata_is_refused() {
     let controller = cluster.controller();
     let id = (1..=3).find(|id| *id != controller).unwrap();
     let at = usize::try_from(id - 1).unwrap();
+    let data = &cluster.places[at].data;
+    let backup = data.with_extension("backup");
+    stop(brokers.remove(at));
+    let copied = Command::new("cp").arg("-a").args([data, &backup]).status().unwrap();
+    assert!(copied.success());
+    brokers.insert(at, cluster.member(id).ready().unwrap());
+    cluster.run("topic", &["create", "t"]);
+    cluster.wait_until_whole(3);
     brokers.remove(at).kill().unwrap();
-    std::fs::remove_dir_all(cluster.places[at].data.join("metadata")).unwrap();
+    std::fs::remove_dir_all(data).unwrap();
+    std::fs::rename(&backup, data).unwrap();
     let refused = cluster.member(id).ready().unwrap_err().to_string();
     assert!(refused.contains("the metadata log has lost entries"), "{refused}");
-    std::fs::remove_dir_all(&cluster.places[at].data).unwrap();
-    let _replaced = cluster.member(id).ready().unwrap();
+    std::fs::remove_dir_all(data).unwrap();
+    brokers.insert(at, cluster.member(id).ready().unwrap());
     cluster.wait_until_whole(3);
+    brokers.into_iter().for_each(stop);
 }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! quorum.0, quorum.1     the vote, twice: one after the other is written before anybody hears of it,
-//!                        so a torn write leaves the last vote, and damage to one file leaves the other
+//!                        so a torn write leaves the last vote, and damage to one file leaves the other;
+//!                        a file that does not hold the last vote is written first
 //! metadata.snapshot      replaced as a whole
 //! ```
 //!
@@ -36,6 +37,9 @@ pub struct QuorumFiles<D> {
     disk: D,
     root: PathBuf,
     generation: u64,
+    /// Which of the two vote files is written first. Not the one that alone holds the last vote: a write
+    /// that is torn must leave it.
+    first: usize,
     /// Which of the two vote files have a name that is certain.
     named: [bool; 2],
 }
@@ -51,6 +55,7 @@ impl<D: Disk> DataDirectory<D> {
             disk: self.disk().clone(),
             root: self.root().to_path_buf(),
             generation: 0,
+            first: 0,
             named: [false; 2],
         };
         let vote = files.load_vote()?;
@@ -96,6 +101,7 @@ impl<D: Disk> QuorumFiles<D> {
             let generation = u64::from_be_bytes(*generation);
             if self.generation < generation {
                 self.generation = generation;
+                self.first = VOTES.len() - 1 - slot;
                 newest = Some(vote.to_vec());
             }
         }
@@ -131,7 +137,10 @@ impl<D: Disk> QuorumFiles<D> {
         let mut payload = self.generation.to_be_bytes().to_vec();
         payload.extend_from_slice(vote);
         let sealed = envelope::seal(VOTE_KIND, &payload);
-        (0..VOTES.len()).try_for_each(|slot| self.write_vote(slot, &sealed))
+        let first = self.first;
+        [first, VOTES.len() - 1 - first]
+            .into_iter()
+            .try_for_each(|slot| self.write_vote(slot, &sealed))
     }
 
     fn write_vote(&mut self, slot: usize, sealed: &[u8]) -> Result<(), LogError> {

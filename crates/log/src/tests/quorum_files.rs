@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::fixture::{ROOT, open};
+use crate::disk::Disk;
 use crate::testing::{Dice, MemoryDisk};
 use crate::{LogError, QuorumState};
 
@@ -51,6 +52,37 @@ fn the_first_vote_may_be_missing_only_as_long_as_nobody_has_heard_of_it() {
             assert!(found == Some(vote(1)) || !is_saved && found.is_none());
         }
     }
+}
+
+#[test]
+fn a_torn_write_leaves_the_last_vote_also_where_only_one_file_holds_it() {
+    let [first, second] = ["quorum.0", "quorum.1"].map(|name| Path::new(ROOT).join(name));
+    let flip = |path| move |disk: &MemoryDisk| disk.flip(path, 30);
+    let never_made = |disk: &MemoryDisk| disk.remove_file(&second).unwrap();
+    torn_while_one_file_is_lost(flip(&first), &first, 2);
+    torn_while_one_file_is_lost(flip(&second), &second, 2);
+    torn_while_one_file_is_lost(never_made, &second, 3);
+}
+
+/// A process has left the last vote in one file only; the next one writes, which is the call before
+/// `stop`, into the `other`.
+fn torn_while_one_file_is_lost(lose: impl Fn(&MemoryDisk), other: &Path, stop: u64) {
+    let disk = MemoryDisk::default();
+    let (directory, _) = open(&disk);
+    directory.quorum_files().unwrap().0.save_vote(&vote(1)).unwrap();
+    drop(directory);
+    lose(&disk);
+    let (directory, _) = open(&disk);
+    let (mut files, found) = directory.quorum_files().unwrap();
+    assert_eq!(found.vote, Some(vote(1)));
+    disk.stop_after(stop);
+    files.save_vote(&vote(2)).unwrap_err();
+    drop((files, directory));
+    disk.kill();
+    assert_eq!(state(&disk.copy()).unwrap().vote, Some(vote(2)));
+    let half = disk.content(other)[..30].to_vec();
+    disk.overwrite(other, &half);
+    assert_eq!(state(&disk).unwrap().vote, Some(vote(1)));
 }
 
 #[test]

@@ -89,6 +89,16 @@ fn next_voters(
     voters
 }
 
+/// Who follows beside these voters: whoever does already, and voters that give up their place to another
+/// broker. Who follows already may not have been heard yet, because it has just been let in: it is not
+/// superseded by the member that it comes back for.
+fn next_learners(status: &Status, voters: &BTreeSet<MemberId>) -> BTreeSet<MemberId> {
+    let membership = &status.membership;
+    let stays =
+        |member: &MemberId| membership.learners.contains(member) || !is_superseded(status, member);
+    membership.members().difference(voters).copied().filter(stays).collect()
+}
+
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// There is a connection to this broker.
     pub fn peer_connected(&self, peer: BrokerId) {
@@ -187,9 +197,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if voters == membership.voters || voters.len().is_multiple_of(2) {
             return;
         }
-        let mut learners: BTreeSet<MemberId> =
-            membership.members().difference(&voters).copied().collect();
-        learners.retain(|learner| !is_superseded(status, learner));
+        let learners = next_learners(status, &voters);
         tracing::info!(?voters, "the voters of the metadata quorum change");
         self.change_membership(membership.change_to(&voters, &learners));
     }
@@ -401,5 +409,14 @@ mod tests {
         assert_eq!([one, two, old, new].map(superseded), [false, false, true, false]);
         let next = next_voters(&status, &members(&[old]), &BTreeSet::new(), &[new]);
         assert_eq!(next, members(&[one, two, new]));
+    }
+    #[test]
+    fn a_broker_with_another_disk_that_was_not_heard_yet_goes_on_following() {
+        let [one, two, four] = [1, 2, 4].map(|broker| member(broker, 1));
+        let [old, new] = [1, 2].map(|disk| member(3, disk));
+        let status = status(&[one, two, old], &[new, four], &[two, four]);
+        let next = next_voters(&status, &members(&[old]), &BTreeSet::new(), &[four]);
+        assert_eq!(next, members(&[one, two, four]));
+        assert_eq!(next_learners(&status, &next), members(&[new]));
     }
 }

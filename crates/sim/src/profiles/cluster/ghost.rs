@@ -124,6 +124,9 @@ impl Book {
         found: impl IntoIterator<Item = &'h BatchHeader>,
         is_wanted: impl Fn(&Committed) -> bool,
     ) -> Result<(), String> {
+        if end < from {
+            return Err(format!("it starts at {from}, and the end is {end}"));
+        }
         let mut found = found.into_iter().filter(|header| from <= header.base_offset());
         for (base, committed) in self.batches.range(from..end) {
             if !is_wanted(committed) {
@@ -148,5 +151,18 @@ impl Book {
     /// How many batches are committed.
     pub(super) fn len(&self) -> usize {
         self.batches.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_starts_behind_the_end_is_a_difference() {
+        let book = Book::default();
+        let compare = |from, end| book.compare(Offset(from), Offset(end), [], |_| true);
+        assert_eq!(compare(4, 4), Ok(()));
+        compare(4, 0).unwrap_err();
     }
 }

@@ -80,6 +80,9 @@ impl World {
             );
             self.replica_moved(id, partition, before, view)?;
         }
+        // Who has not heard yet that a topic was deleted goes on with it, and nobody looks any more.
+        let topics = &self.truth.topics;
+        self.views.retain(|(node, of), _| *node != id || topics.contains(&of.topic));
         Ok(())
     }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use towpath_broker::Output;
 use towpath_broker::peer::{Fed, PeerMessage};
+use towpath_broker::{Outcome, Output};
 use towpath_log::disk::Disk;
 use towpath_log::{LogError, Run};
 use towpath_model::mutant::{self, Mutant};
-use towpath_model::{BrokerId, Now, Time, TopicPartition};
+use towpath_model::{BrokerId, Now, Offset, Time, TopicPartition};
 use towpath_replication::{
     AnswerKind, EpochHistory, EpochStart, Producers, ReplicaAnswer, ReplicaPosition, ReplicaStep,
 };
@@ -103,15 +103,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             ReplicaStep::TruncateTo(_) if mutant::is_on(Mutant::CutNotDone) => Ok(Took::Nothing),
             ReplicaStep::TruncateTo(to) => self.cut(cell, slot, now, to),
-            ReplicaStep::StartAt(to) => {
-                let most = self.producers_max();
-                let producers = producers.take().unwrap_or_else(|| Producers::new(most));
-                let known = encode_producers(&producers, &EpochHistory::new());
-                slot.log.begin_at(to, Some(&known)).map(|()| {
-                    slot.partition.started_at(to, producers);
-                    Took::Ask
-                })
-            }
+            ReplicaStep::StartAt(to) => self.start_at(cell, slot, to, producers.take(), out),
             ReplicaStep::Contradiction(contradiction) => {
                 tracing::error!(topic = %cell.topic, partition = %cell.id.partition, %contradiction,
                     "this replica does not follow its leader");
@@ -190,7 +182,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         cell: &Arc<Cell<D>>,
         slot: &mut Slot<D>,
         now: Now,
-        to: towpath_model::Offset,
+        to: Offset,
     ) -> Result<Took, LogError> {
         let end = slot.log.log_end_offset();
         slot.log.truncate_to(to)?;
@@ -202,6 +194,28 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             self.producers_of_log(cell, slot, now).inspect_err(|_| slot.failed = true)?;
         slot.partition.truncated(end_now, producers);
         self.want_sync(cell, slot);
+        Ok(Took::Ask)
+    }
+
+    /// Drops everything and begins where the leader's log does. Where that fails half way the log is
+    /// neither as the core knows it nor empty: nobody reads it any more.
+    fn start_at(
+        &self,
+        cell: &Arc<Cell<D>>,
+        slot: &mut Slot<D>,
+        to: Offset,
+        producers: Option<Producers>,
+        out: &mut Vec<Output>,
+    ) -> Result<Took, LogError> {
+        let producers = producers.unwrap_or_else(|| Producers::new(self.producers_max()));
+        let known = encode_producers(&producers, &EpochHistory::new());
+        let begun = slot.log.begin_at(to, Some(&known));
+        if begun.is_err() && self.has_failed(cell, slot) {
+            slot.closed = true;
+            slot.partition.resign(Outcome::StorageFailed, out);
+        }
+        begun?;
+        slot.partition.started_at(to, producers);
         Ok(Took::Ask)
     }
 

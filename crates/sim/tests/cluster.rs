@@ -13,7 +13,7 @@ use towpath_driver::{
     QUORUM_TICK, Settings, VolumeIndex,
 };
 use towpath_log::Identity;
-use towpath_metadata::raft::MemberId;
+use towpath_metadata::raft::{MemberId, READYS_IN_FLIGHT_MAX};
 use towpath_metadata::{NewTopic, Overrides, Reply, Request, Role};
 use towpath_model::{
     BrokerId, Now, Offset, PartitionIndex, Time, Timestamp, Token, TopicPartition, Uuid,
@@ -79,6 +79,8 @@ struct Cluster {
     clock: TestClock,
     post: Post,
     brokers: BTreeMap<BrokerId, Broker>,
+    /// Whose disk takes writes and makes nothing durable.
+    stalled: Option<BrokerId>,
     tokens: u64,
 }
 
@@ -98,6 +100,7 @@ impl Cluster {
             clock: TestClock(Arc::new(Mutex::new(1_000))),
             post: Post::default(),
             brokers: BTreeMap::new(),
+            stalled: None,
             tokens: 0,
         };
         for broker in BROKERS {
@@ -170,7 +173,7 @@ impl Cluster {
             let mut is_quiet = true;
             for broker in self.running() {
                 let driver = self.driver(broker);
-                while driver.has_unsynced() {
+                while self.stalled != Some(broker) && driver.has_unsynced() {
                     driver.sync_round();
                     is_quiet = false;
                 }
@@ -463,4 +466,46 @@ fn a_follower_without_a_record_begins_where_the_leader_does() {
 #[test]
 fn a_follower_that_was_left_behind_begins_where_the_leader_does() {
     begins_anew(2);
+}
+
+/// A controller goes on writing what it proposes while nothing of it becomes durable, and its core stops
+/// giving it out: what it never sent gives way to what its successor decides, also on its disk.
+#[test]
+fn a_stalled_controllers_last_proposals_give_way_to_its_successors() {
+    let mut cluster = Cluster::start();
+    let is_controller =
+        |cluster: &Cluster, broker: BrokerId| cluster.driver(broker).is_controller();
+    let first = BROKERS.into_iter().find(|broker| is_controller(&cluster, *broker)).unwrap();
+    let request = |name: &str, seed| {
+        let topic = NewTopic { partitions: 1, ..NewTopic::named(name, id(seed)) };
+        Request::CreateTopics { topics: vec![topic], validate_only: false }
+    };
+    cluster.stalled = Some(first);
+    for nth in 0..u8::try_from(READYS_IN_FLIGHT_MAX).unwrap() + 10 {
+        let request = request(&format!("topic-{nth}"), 100 + nth);
+        cluster.driver(first).ask_metadata(Token(1_000 + u64::from(nth)), request).unwrap();
+        cluster.settle();
+    }
+    let next = |cluster: &Cluster| {
+        let mut others = BROKERS.into_iter().filter(|broker| *broker != first);
+        others.find(|broker| is_controller(cluster, *broker))
+    };
+    cluster.run_until("another broker is the controller", |cluster| next(cluster).is_some());
+    let next = next(&cluster).unwrap();
+    let term = |cluster: &Cluster, broker| cluster.driver(broker).quorum_status().term;
+    cluster.run_until("it hears of that", |cluster| term(cluster, first) == term(cluster, next));
+
+    cluster.stalled = None;
+    let reply = cluster.ask(next, request("orders", 99));
+    assert!(matches!(&reply, Reply::CreatedTopics(created) if created[0].1.is_ok()), "{reply:?}");
+    let agree = |cluster: &Cluster| {
+        let applied = |broker| cluster.driver(broker).metadata_applied();
+        applied(first) == applied(next) && !cluster.driver(first).standing().is_fenced
+    };
+    cluster.run_until("the first one is back", agree);
+    cluster.kill(first);
+    cluster.open(first);
+    cluster.run_until("it has started anew", agree);
+    let records = |broker| cluster.driver(broker).image().to_records().collect::<Vec<_>>();
+    assert_eq!(records(first), records(next));
 }

@@ -94,23 +94,27 @@ fn written_in<D: Disk>(log: &Log<D>, offset: Offset) -> Option<LeaderEpoch> {
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Writes the entries of a ready; those that are there already were written when they were
-    /// proposed. Writing a ready again changes nothing.
+    /// proposed, or before the disk was full. Writing a ready again changes nothing.
+    ///
+    /// What stands in the way of an entry is cut, whether or not the core names it in `truncate_from`:
+    /// of a proposal that it has not given out before another leader replaced it, it does not know that
+    /// it lies here already.
     pub(super) fn write_entries(
         &self,
         slot: &mut QuorumSlot<D>,
         now: Now,
         ready: &Ready,
     ) -> Result<(), LogError> {
-        if let Some(from) = ready.truncate_from {
-            let to = offset_of(from);
-            if to < slot.log.log_end_offset() && !slot.holds(&ready.append) {
-                slot.log.truncate_to(to)?;
-            }
-        }
         for entry in &ready.append {
-            if slot.log.log_end_offset() <= offset_of(entry.index) {
-                self.write_entry(slot, now, entry)?;
+            let at = offset_of(entry.index);
+            if at < slot.log.log_end_offset() {
+                // The same index and term is the same entry.
+                if written_in(&slot.log, at) == Some(epoch_of(entry.term)) {
+                    continue;
+                }
+                slot.log.truncate_to(at)?;
             }
+            self.write_entry(slot, now, entry)?;
         }
         Ok(())
     }
@@ -130,16 +134,5 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             Err(error) if error.is_disk_full() && self.release_reserve(volume) => append(),
             appended => appended,
         }
-    }
-}
-
-impl<D: Disk> QuorumSlot<D> {
-    /// Whether the log ends with exactly these entries.
-    fn holds(&self, entries: &[Entry]) -> bool {
-        let Some(last) = entries.last() else { return false };
-        self.log.log_end_offset() == offset_of(last.index).next()
-            && entries
-                .iter()
-                .all(|e| written_in(&self.log, offset_of(e.index)) == Some(epoch_of(e.term)))
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use towpath_metadata::raft::{LogIndex, MemberId, Term};
-use towpath_metadata::{Image, PartitionState};
+use towpath_metadata::{Image, PartitionState, Record};
 use towpath_model::{BrokerId, LeaderEpoch, TopicId, TopicPartition};
 
 use crate::events::Events;
@@ -19,6 +19,8 @@ pub(super) struct Truth {
     /// Every state that a partition had.
     states: BTreeMap<TopicPartition, BTreeMap<i32, PartitionState>>,
     leaders: BTreeMap<(TopicPartition, LeaderEpoch), Option<BrokerId>>,
+    /// What the metadata as a whole says as of an entry, and who has shown it first.
+    images: BTreeMap<LogIndex, (BrokerId, Vec<Record>)>,
     /// How far the broker had come that has come furthest.
     pub(super) applied: LogIndex,
     /// The topics that there were then.
@@ -40,6 +42,7 @@ impl Truth {
         image: &Image,
         events: &mut Events,
     ) -> Result<(), Violation> {
+        self.whole(by, applied, image)?;
         for (_, id, state) in image.partitions() {
             self.state(by, id, state, events)?;
         }
@@ -60,6 +63,24 @@ impl Truth {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Whoever has come as far has the very same metadata.
+    fn whole(&mut self, by: BrokerId, applied: LogIndex, image: &Image) -> Result<(), Violation> {
+        let here: Vec<Record> = image.to_records().collect();
+        let Some((first, there)) = self.images.get(&applied) else {
+            self.images.insert(applied, (by, here));
+            return Ok(());
+        };
+        let equal = here.iter().zip(there).take_while(|(a, b)| a == b).count();
+        ensure!(
+            here == *there,
+            "INV-M1",
+            "as of entry {applied} broker {by} has {:?}, broker {first} had {:?}",
+            here.get(equal),
+            there.get(equal)
+        );
         Ok(())
     }
 

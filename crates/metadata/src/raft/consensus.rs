@@ -153,7 +153,8 @@ pub struct Ready {
     pub vote: Option<Vote>,
     /// A snapshot that replaces the whole log and the state.
     pub snapshot: Option<Snapshot>,
-    /// Entries from here on are replaced by `append`.
+    /// Of the entries that were given out before, those from here on are replaced by `append`. A proposal
+    /// that its proposer has written and that was not given out may stand in the way as well.
     pub truncate_from: Option<LogIndex>,
     /// Entries to append, without a gap after what is there.
     pub append: Vec<Entry>,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::disk::Disk;
 use super::rig::Rig;
-use super::view::View;
+use super::view::{View, quorum_lacks};
 use crate::broker_process::{BrokerProcess, ENDED_EARLY, READY_PATIENCE, Start, Starting};
 use crate::history::Place;
 use crate::kafka::KafkaConnection;
@@ -174,7 +174,8 @@ impl Nodes {
         self.disk(id).slow(pid)
     }
 
-    /// Waits until all know of all, every partition has a leader and every replica is in sync.
+    /// Waits until all know of all, every partition has a leader, every replica is in sync and every
+    /// broker is a voter on metadata.
     /// Returns how long it took.
     pub(super) fn wait_until_whole(&mut self) -> Result<Duration> {
         let began = Instant::now();
@@ -202,6 +203,12 @@ impl Nodes {
                     lacks.extend(what.map(|what| format!("broker {id} says: {what}")));
                     views.push(view);
                 }
+            }
+        }
+        if lacks.is_empty() {
+            match quorum_lacks(self.rig.addresses(NODES[0]).http, NODES.len()) {
+                Ok(what) => lacks.extend(what.map(|what| format!("the metadata: {what}"))),
+                Err(error) => lacks.push(format!("the metadata: {error:#}")),
             }
         }
         (!lacks.is_empty()).then(|| lacks.join("; "))

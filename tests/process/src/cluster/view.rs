@@ -1,11 +1,13 @@
 //! How a broker sees the cluster: who leads, and who is in sync.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use towpath_protocol::messages::{MetadataRequest, MetadataResponse};
 
 use crate::history::Place;
+use crate::http;
 use crate::kafka::KafkaConnection;
 
 /// One broker's answer.
@@ -59,4 +61,17 @@ impl View {
         let unknown = || only(other, self).map(|place| format!("no partition {place}"));
         only(self, other).map(|place| format!("{place}, which others do not know")).or_else(unknown)
     }
+}
+
+/// What the quorum of the metadata lacks, as a broker says over HTTP, for so many brokers: who has come
+/// with an empty disk follows it first, and counts for a majority only once it is a voter.
+pub(super) fn quorum_lacks(http: SocketAddr, brokers: usize) -> Result<Option<String>> {
+    let cluster = http::get(http, "/cluster")?.success()?;
+    let members = |kind: &str| {
+        let members = cluster["quorum"][kind].as_array();
+        members.map(Vec::len).with_context(|| format!("{cluster}"))
+    };
+    let (voters, learners) = (members("voters")?, members("learners")?);
+    let is_whole = (voters, learners) == (brokers, 0);
+    Ok((!is_whole).then(|| format!("{voters} voters and {learners} who follow them")))
 }

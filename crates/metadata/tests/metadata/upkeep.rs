@@ -1,6 +1,6 @@
 //! What the controller does by itself.
 
-use towpath_metadata::{Image, Reassignment, RefusalKind, Reply, Request};
+use towpath_metadata::{Image, MorePartitions, Reassignment, RefusalKind, Reply, Request};
 use towpath_model::{BrokerId, PartitionIndex, TopicPartition};
 
 use crate::support::World;
@@ -145,8 +145,14 @@ fn what_somebody_placed_stays_where_it_is() {
     let mut world = World::cluster(&[1, 2, 3]);
     let mut topic = world.topic("t");
     let on = |at, ids: &[i32]| (PartitionIndex(at), ids.iter().map(|id| BrokerId(*id)).collect());
-    topic.assignments = (0..6).map(|at| on(at, &[2, 3])).collect();
+    topic.assignments = (0..3).map(|at| on(at, &[2, 3])).collect();
     world.create(topic).unwrap();
+    let more = MorePartitions {
+        name: "t".to_owned(),
+        count: 6,
+        assignments: Some(vec![vec![BrokerId(2), BrokerId(3)]; 3]),
+    };
+    world.ask(Request::CreatePartitions { topics: vec![more], validate_only: false });
     let mut left = world.topic("left");
     left.partitions = 1;
     world.create(left).unwrap();

@@ -116,6 +116,10 @@ fn parse(args: &[String]) -> Result<Options, String> {
             _ => return Err(format!("{arg} is not an option")),
         }
     }
+    if options.campaign.from != 1 && matches!(options.does, Does::Campaign(_)) {
+        let reason = "--campaign begins at seed 1 and goes on where it stopped: leave --from out";
+        return Err(reason.to_owned());
+    }
     let is_one_run = options.profiles.len() == 1 && options.campaign.seeds == 1;
     if !is_one_run && matches!(options.does, Does::Trace | Does::Shrink) {
         return Err("--trace and --shrink need one --seed and one --profile".to_owned());

@@ -410,6 +410,7 @@ mod tests {
         let next = next_voters(&status, &members(&[old]), &BTreeSet::new(), &[new]);
         assert_eq!(next, members(&[one, two, new]));
     }
+
     #[test]
     fn a_broker_with_another_disk_that_was_not_heard_yet_goes_on_following() {
         let [one, two, four] = [1, 2, 4].map(|broker| member(broker, 1));

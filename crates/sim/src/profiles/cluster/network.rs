@@ -87,6 +87,15 @@ pub(super) struct Weather {
     pub(super) encodes: bool,
 }
 
+impl Weather {
+    /// Nothing is late any more, and records come in large messages.
+    pub(super) fn calm(&mut self) {
+        self.late_percent = 0;
+        self.controller_late_percent = 0;
+        self.records_bytes = 1 << 20;
+    }
+}
+
 /// All ways.
 pub(super) struct Network {
     pipes: BTreeMap<Way, Pipe>,

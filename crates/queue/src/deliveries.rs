@@ -1,0 +1,498 @@
+//! The deliveries of one partition: what its delivery log adds up to.
+//!
+//! ```text
+//!   records' log    │ m0 │ m1 │ m2 │ … │            what was sent; read by anybody, changed by nobody
+//!   delivery log    │ admitted │ leased │ settled │ …   what became of it, for every subscription
+//! ```
+//!
+//! [`Deliveries::apply`] is the fold, the same on the leader and on every follower. What is decided, and
+//! from which configuration, is the leader's affair (`decide.rs`, `expire.rs`).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use towpath_model::{Offset, Time, Token};
+
+use crate::dedup::{DedupWindow, Seen};
+use crate::due::DueIndex;
+use crate::groups::GroupNumber;
+use crate::index::OffsetIndex;
+use crate::names::GroupNames;
+use crate::record::{Record, Settlement, Special, Verdict};
+use crate::request::{DeliveryConfig, Wait};
+use crate::snapshot::Parts;
+use crate::subscription::{Known, Lease, Move, Named, Subscription};
+use crate::time::{Clock, QueueTime};
+
+/// The priority of messages that say nothing of it. Higher ones are delivered first.
+pub const PRIORITY_USUAL: u8 = 4;
+
+/// The number of the queue's own subscription.
+pub const OWN_SUBSCRIPTION: u32 = 0;
+
+/// Entries of the list of ages are so far apart at least.
+const AGE_GRAIN_MS: u64 = 1_000;
+
+/// The state of one partition's deliveries.
+#[derive(Debug, Clone)]
+pub struct Deliveries {
+    pub(crate) config: Arc<DeliveryConfig>,
+    pub(crate) clock: Clock,
+    pub(crate) messages: Messages,
+    /// By number; those that are gone leave a hole.
+    pub(crate) subscriptions: BTreeMap<u32, Subscription>,
+    pub(crate) next_subscription: u32,
+    pub(crate) next_lease: u64,
+    pub(crate) dedup: DedupWindow,
+    /// Receivers that wait, in the order in which they came. Only who leads has any.
+    pub(crate) waits: VecDeque<Arc<Wait>>,
+    /// This process leads.
+    pub(crate) runs: bool,
+    /// Where the records of who leads end.
+    pub(crate) records_end: Offset,
+    /// Nothing was applied yet, so that a snapshot may come.
+    is_blank: bool,
+    parts: Parts,
+}
+
+/// What is known of messages, whoever gets them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Messages {
+    /// Records before this are gone.
+    pub(crate) start: Offset,
+    /// First message that has not been admitted.
+    pub(crate) admitted_to: Offset,
+    /// Messages before this are older than messages may be.
+    pub(crate) aged_to: Offset,
+    /// First offsets, and when they were admitted; about one entry for a second.
+    pub(crate) ages: VecDeque<(Offset, QueueTime)>,
+    pub(crate) group_of: OffsetIndex,
+    pub(crate) names: GroupNames,
+    pub(crate) priorities: BTreeMap<Offset, u8>,
+    /// Delays of messages that nobody has received.
+    pub(crate) delays: DueIndex,
+    /// How many of them have not ended.
+    pub(crate) delayed: u64,
+    /// Those that have a group: who comes after them must know.
+    pub(crate) early: BTreeMap<Offset, QueueTime>,
+    /// When messages that say so grow worthless.
+    pub(crate) expires: BTreeMap<Offset, QueueTime>,
+    pub(crate) expiries: DueIndex,
+    /// Those that have, and that nobody has looked at since.
+    pub(crate) expired: BTreeSet<Offset>,
+}
+
+impl Known for Messages {
+    fn group(&self, offset: Offset) -> Option<GroupNumber> {
+        self.group_of.get(offset).map(GroupNumber)
+    }
+
+    fn priority(&self, offset: Offset) -> u8 {
+        self.priorities.get(&offset).copied().unwrap_or(PRIORITY_USUAL)
+    }
+
+    fn is_early(&self, offset: Offset) -> bool {
+        self.early.contains_key(&offset)
+    }
+}
+
+impl Messages {
+    /// When a message was admitted, to about a second.
+    pub(crate) fn admitted_at(&self, offset: Offset) -> QueueTime {
+        let after = self.ages.partition_point(|(first, _)| *first <= offset);
+        let entry = after.checked_sub(1).and_then(|at| self.ages.get(at));
+        entry.map_or(QueueTime::default(), |(_, at)| *at)
+    }
+
+    fn note_age(&mut self, first: Offset, at: QueueTime) {
+        let is_news = self.ages.back().is_none_or(|(_, last)| last.0 + AGE_GRAIN_MS <= at.0);
+        if is_news {
+            self.ages.push_back((first, at));
+        }
+    }
+
+    /// Nobody will ask for this message any more.
+    fn forget(&mut self, offset: Offset) {
+        self.priorities.remove(&offset);
+        self.expires.remove(&offset);
+        self.expired.remove(&offset);
+        self.early.remove(&offset);
+        if let Some(number) = self.group_of.remove(offset) {
+            self.names.let_go(GroupNumber(number));
+        }
+    }
+
+    /// Messages at or after `end` were lost.
+    fn truncate(&mut self, end: Offset) {
+        self.admitted_to = self.admitted_to.min(end);
+        self.aged_to = self.aged_to.min(end);
+        while self.ages.back().is_some_and(|(first, _)| end <= *first) {
+            self.ages.pop_back();
+        }
+        self.priorities.split_off(&end);
+        self.expires.split_off(&end);
+        self.early.split_off(&end);
+        self.expired.split_off(&end);
+        let lost: Vec<(Offset, u32)> = self.group_of.range(end..Offset(i64::MAX)).collect();
+        for (offset, number) in lost {
+            self.group_of.remove(offset);
+            self.names.let_go(GroupNumber(number));
+        }
+        let keep = |due: &DueIndex| {
+            let mut kept = DueIndex::default();
+            due.iter().filter(|(_, at)| *at < end).for_each(|(when, at)| kept.add(when, at));
+            kept
+        };
+        self.delays = keep(&self.delays);
+        self.delayed = self.delays.iter().count() as u64;
+        self.expiries = keep(&self.expiries);
+    }
+}
+
+impl Deliveries {
+    /// A partition of which nothing is known yet. Nothing is decided before somebody leads.
+    #[must_use]
+    pub fn new(config: Arc<DeliveryConfig>) -> Deliveries {
+        let own = Subscription::new(Arc::from(""), Offset::ZERO);
+        Deliveries {
+            config,
+            clock: Clock::default(),
+            messages: Messages::default(),
+            subscriptions: BTreeMap::from([(OWN_SUBSCRIPTION, own)]),
+            next_subscription: OWN_SUBSCRIPTION + 1,
+            next_lease: 1,
+            dedup: DedupWindow::default(),
+            waits: VecDeque::new(),
+            runs: false,
+            records_end: Offset::ZERO,
+            is_blank: true,
+            parts: Parts::default(),
+        }
+    }
+
+    /// The queue's configuration has changed.
+    pub fn configure(&mut self, config: Arc<DeliveryConfig>) {
+        self.config = config;
+    }
+
+    /// This process is about to lead, and its records end there: what the delivery log says of later ones
+    /// is void. To be said before [`towpath_model::StateMachine::resume`].
+    pub fn records_end_at(&mut self, end: Offset) {
+        self.records_end = end;
+    }
+
+    /// This process leads no more: nobody waits here.
+    pub fn resign(&mut self) {
+        self.runs = false;
+        self.waits.clear();
+    }
+
+    /// This process follows, and has folded everything that it has at `time`.
+    pub fn folded_at(&mut self, time: Time) {
+        self.clock.runs_from(self.clock.last(), time);
+    }
+
+    /// First message that has not been admitted.
+    pub fn admitted_to(&self) -> Offset {
+        self.messages.admitted_to
+    }
+
+    /// Everything before this has been settled by every subscription.
+    pub fn settled_start(&self) -> Offset {
+        let starts = self.subscriptions.values().map(|each| each.settled.start());
+        starts.min().unwrap_or(self.messages.admitted_to)
+    }
+
+    /// Whether every subscription is done with a message.
+    pub fn is_settled(&self, offset: Offset) -> bool {
+        self.subscriptions.values().all(|each| each.settled.contains(offset))
+    }
+
+    /// The number of a subscription.
+    pub fn subscription(&self, name: &str) -> Option<u32> {
+        self.subscriptions.iter().find(|(_, each)| *each.name == *name).map(|(number, _)| *number)
+    }
+
+    /// Carries out one record; as [`towpath_model::StateMachine::apply`].
+    pub(crate) fn carry_out(&mut self, record: &Record) {
+        if let Record::Snapshot { part, is_last, bytes } = record {
+            return self.take_part(*part, *is_last, bytes);
+        }
+        if let Some(at) = record.at() {
+            self.become_later(at);
+        }
+        // A snapshot says first what time it is.
+        self.is_blank &= matches!(record, Record::Ticked { .. });
+        match record {
+            Record::Admitted { at, base, count, specials } => {
+                self.admit(*at, *base, *count, specials);
+            }
+            Record::Leased {
+                at,
+                wall,
+                subscription,
+                first_lease,
+                until,
+                holder,
+                attempt,
+                offsets,
+            } => {
+                self.next_lease = self.next_lease.max(first_lease + offsets.len() as u64);
+                let lease = Lease { number: 0, at: *at, wall: *wall, until: *until, holder };
+                let (messages, subscriptions) = (&self.messages, &mut self.subscriptions);
+                let Some(own) = subscriptions.get_mut(subscription) else { return };
+                for (number, offset) in (*first_lease..).zip(offsets) {
+                    own.lease(*offset, &Lease { number, ..lease }, messages);
+                }
+                if let Some(name) = attempt {
+                    let (first_lease, offsets) = (*first_lease, offsets.clone());
+                    own.name_receive(Arc::clone(name), Named { at: *at, first_lease, offsets });
+                }
+            }
+            Record::Settled { subscription, offsets, how, .. } => {
+                self.settle(*subscription, *how, offsets);
+            }
+            Record::Returned { at, subscription, why, note, messages } => {
+                let (known, subscriptions) = (&self.messages, &mut self.subscriptions);
+                let Some(own) = subscriptions.get_mut(subscription) else { return };
+                for (offset, not_before) in messages {
+                    own.give_back(*offset, *at, *not_before, (*why, note.as_ref()), known);
+                }
+            }
+            Record::Extended { subscription, messages, .. } => {
+                let Some(own) = self.subscriptions.get_mut(subscription) else { return };
+                messages.iter().for_each(|(offset, until)| own.extend(*offset, *until));
+            }
+            Record::Moving { subscription, to, reason, note, offsets, .. } => {
+                let (messages, subscriptions) = (&self.messages, &mut self.subscriptions);
+                let Some(own) = subscriptions.get_mut(subscription) else { return };
+                let note = note.clone();
+                let way = Move { to: Arc::clone(to), reason: *reason, note, attempt: 0 };
+                offsets.iter().for_each(|offset| own.send_away(*offset, &way, messages));
+            }
+            Record::Purged { subscription, end, .. } => self.purge(*subscription, *end),
+            Record::Aged { to, .. } => self.messages.aged_to = self.messages.aged_to.max(*to),
+            Record::Trimmed { start, .. } => self.trim(*start),
+            Record::Resumed { end, .. } => self.truncate(*end),
+            Record::Subscribed { number, name, from, .. } => {
+                self.subscribe(*number, name, *from);
+            }
+            Record::Unsubscribed { number, .. } => {
+                self.subscriptions.remove(number);
+                self.forget_settled(self.messages.start..self.messages.admitted_to);
+            }
+            Record::Waits(wait) => self.waits.push_back(Arc::clone(wait)),
+            Record::WaitOver(token) => self.stop_waiting(*token),
+            Record::Runs { at, time } => {
+                self.clock.runs_from(*at, *time);
+                self.runs = true;
+            }
+            Record::Looked => self.messages.expired.clear(),
+            Record::Ticked { .. } | Record::Passed { .. } | Record::Snapshot { .. } => {}
+        }
+    }
+
+    fn stop_waiting(&mut self, token: Token) {
+        self.waits.retain(|wait| wait.token != token);
+    }
+
+    /// What time alone does happens before whatever a record of that time says.
+    fn become_later(&mut self, at: QueueTime) {
+        self.clock.told(at);
+        let now = self.clock.last();
+        self.dedup.prune(now);
+        while let Some((_, offsets)) = self.messages.delays.take(now) {
+            for offset in offsets {
+                self.messages.delayed -= 1;
+                self.messages.early.remove(&offset);
+                for subscription in self.subscriptions.values_mut() {
+                    subscription.first_delay_ended(offset, &self.messages);
+                }
+            }
+        }
+        while let Some((_, offsets)) = self.messages.expiries.take(now) {
+            let is_there = |offset: &Offset| self.messages.expires.contains_key(offset);
+            let expired: Vec<Offset> = offsets.into_iter().filter(is_there).collect();
+            self.messages.expired.extend(expired);
+        }
+        for subscription in self.subscriptions.values_mut() {
+            subscription.end_delays(now, &self.messages);
+            subscription.prune_names(now);
+        }
+    }
+
+    fn admit(&mut self, at: QueueTime, base: Offset, count: u32, specials: &[Special]) {
+        if base != self.messages.admitted_to {
+            return;
+        }
+        let end = base + i64::from(count);
+        self.messages.admitted_to = end;
+        self.messages.note_age(base, at);
+        let mut plain_from = base;
+        for special in specials {
+            let offset = base + i64::from(special.index);
+            self.make_run_ready(plain_from..offset);
+            plain_from = offset.next();
+            self.admit_special(at, offset, special);
+        }
+        self.make_run_ready(plain_from..end);
+    }
+
+    fn make_run_ready(&mut self, run: Range<Offset>) {
+        for own in self.subscriptions.values_mut() {
+            // A subscription may begin later than what is admitted now.
+            let from = own.settled.start().max(run.start);
+            own.make_run_ready(from..run.end);
+        }
+    }
+
+    fn admit_special(&mut self, at: QueueTime, offset: Offset, special: &Special) {
+        if let Some((key, until)) = &special.dedup
+            && special.verdict == Verdict::Deliver
+        {
+            self.dedup.insert(key.clone(), Seen { offset, until: *until });
+        }
+        if special.verdict != Verdict::Deliver {
+            self.subscriptions.values_mut().for_each(|own| {
+                own.settled.insert(offset);
+            });
+            return;
+        }
+        let messages = &mut self.messages;
+        if let Some(name) = &special.group {
+            messages.group_of.insert(offset, messages.names.hold(name).0);
+        }
+        if let Some(priority) = special.priority.filter(|priority| *priority != PRIORITY_USUAL) {
+            messages.priorities.insert(offset, priority);
+        }
+        if let Some(expires) = special.expires {
+            messages.expires.insert(offset, expires);
+            messages.expiries.add(expires, offset);
+        }
+        let not_before = special.not_before.map(DueIndex::second_of).filter(|until| at < *until);
+        if let Some(until) = not_before {
+            messages.delays.add(until, offset);
+            messages.delayed += 1;
+            if special.group.is_some() {
+                messages.early.insert(offset, until);
+            }
+        }
+        for own in self.subscriptions.values_mut() {
+            if own.settled.contains(offset) {
+                continue;
+            }
+            match (messages.group(offset), not_before) {
+                (Some(group), _) => own.enter(group, offset, messages),
+                (None, None) => own.make_ready(offset, messages),
+                (None, Some(_)) => {}
+            }
+        }
+    }
+
+    fn settle(&mut self, subscription: u32, _how: Settlement, offsets: &[Offset]) {
+        let (messages, subscriptions) = (&self.messages, &mut self.subscriptions);
+        let Some(own) = subscriptions.get_mut(&subscription) else { return };
+        offsets.iter().for_each(|offset| own.settle(*offset, messages));
+        for offset in offsets {
+            if self.is_settled(*offset) {
+                self.messages.forget(*offset);
+            }
+        }
+        self.forget_delays();
+    }
+
+    /// Where everything is settled, no delay means anything.
+    fn forget_delays(&mut self) {
+        let messages = &self.messages;
+        if 0 < messages.delayed && self.settled_start() == messages.admitted_to {
+            self.messages.delays = DueIndex::default();
+            self.messages.delayed = 0;
+            self.messages.early.clear();
+        }
+    }
+
+    fn purge(&mut self, subscription: u32, end: Offset) {
+        let (messages, subscriptions) = (&self.messages, &mut self.subscriptions);
+        let Some(own) = subscriptions.get_mut(&subscription) else { return };
+        own.purge(end, messages);
+        self.dedup.clear_ids();
+        self.forget_settled(self.messages.start..end);
+    }
+
+    fn trim(&mut self, start: Offset) {
+        let start = start.min(self.messages.admitted_to);
+        if start <= self.messages.start {
+            return;
+        }
+        for own in self.subscriptions.values_mut() {
+            own.purge(start, &self.messages);
+        }
+        self.forget_settled(self.messages.start..start);
+        self.messages.start = start;
+        let ages = &mut self.messages.ages;
+        while ages.get(1).is_some_and(|(next, _)| *next <= start) {
+            ages.pop_front();
+        }
+    }
+
+    /// Forgets what is known of messages that every subscription is done with.
+    fn forget_settled(&mut self, within: Range<Offset>) {
+        let messages = &self.messages;
+        let special = messages.group_of.range(within.clone()).map(|(at, _)| at);
+        let special = special.chain(messages.priorities.range(within.clone()).map(|(at, _)| *at));
+        let special = special.chain(messages.expires.range(within).map(|(at, _)| *at));
+        let settled: Vec<Offset> = special.filter(|offset| self.is_settled(*offset)).collect();
+        settled.into_iter().for_each(|offset| self.messages.forget(offset));
+        self.forget_delays();
+    }
+
+    fn truncate(&mut self, end: Offset) {
+        self.waits.clear();
+        if self.messages.admitted_to <= end {
+            return;
+        }
+        for own in self.subscriptions.values_mut() {
+            own.truncate(end, &self.messages);
+            own.rebuild_delays();
+        }
+        self.messages.truncate(end);
+        self.dedup.truncate(end);
+    }
+
+    fn subscribe(&mut self, number: u32, name: &Arc<str>, from: Offset) {
+        self.next_subscription = self.next_subscription.max(number + 1);
+        let mut own = Subscription::new(Arc::clone(name), from.max(self.messages.start));
+        let mut delayed: Vec<Offset> = self.messages.delays.iter().map(|(_, at)| at).collect();
+        delayed.sort_unstable();
+        let mut plain = own.settled.start();
+        for offset in own.settled.start().0..self.messages.admitted_to.0 {
+            let offset = Offset(offset);
+            let group = self.messages.group(offset);
+            let is_delayed = delayed.binary_search(&offset).is_ok();
+            let is_plain = group.is_none() && !is_delayed;
+            if is_plain && !self.messages.priorities.contains_key(&offset) {
+                continue;
+            }
+            own.make_run_ready(plain..offset);
+            plain = offset.next();
+            match group {
+                Some(group) => own.enter(group, offset, &self.messages),
+                None if is_plain => own.make_ready(offset, &self.messages),
+                None => {}
+            }
+        }
+        own.make_run_ready(plain..self.messages.admitted_to);
+        self.subscriptions.insert(number, own);
+    }
+
+    /// A part of a snapshot: taken where nothing is known yet, and passed over by everybody else, for it
+    /// says what they know.
+    fn take_part(&mut self, part: u32, is_last: bool, bytes: &[u8]) {
+        if self.is_blank && self.parts.add(part, bytes) && is_last {
+            let parts = std::mem::take(&mut self.parts);
+            self.restore(&parts.bytes());
+            self.is_blank = false;
+        }
+    }
+}

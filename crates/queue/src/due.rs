@@ -1,0 +1,135 @@
+//! What happens to which message at which second: delays that end, messages that grow too old.
+//!
+//! A delayed message is not a thing in memory: it is a few bytes in the list of its second. A million of
+//! them, delayed by a day, take a few megabytes. Entries are not looked up and not removed: whoever takes
+//! them out asks whether they still mean something.
+
+use std::collections::BTreeMap;
+
+use towpath_model::Offset;
+
+use crate::time::QueueTime;
+
+/// Milliseconds of one list. Nothing happens early, and at most this much late.
+pub(crate) const GRAIN_MS: u64 = 1_000;
+
+/// Offsets by the second at which they are due.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DueIndex {
+    seconds: BTreeMap<u64, PackedOffsets>,
+}
+
+/// Offsets, each as the zigzag varint of its distance to the one before.
+#[derive(Debug, Clone, Default)]
+struct PackedOffsets {
+    bytes: Vec<u8>,
+    last: i64,
+    count: u32,
+}
+
+impl PackedOffsets {
+    fn push(&mut self, offset: Offset) {
+        let distance = offset.0 - self.last;
+        let mut rest = ((distance << 1) ^ (distance >> 63)) as u64;
+        while 0x80 <= rest {
+            self.bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.bytes.push(rest as u8);
+        self.last = offset.0;
+        self.count += 1;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Offset> + '_ {
+        let (mut at, mut last) = (0, 0);
+        std::iter::from_fn(move || {
+            let (mut value, mut shift) = (0_u64, 0);
+            loop {
+                let byte = *self.bytes.get(at)?;
+                at += 1;
+                value |= u64::from(byte & 0x7f) << shift;
+                shift += 7;
+                if byte & 0x80 == 0 {
+                    break;
+                }
+            }
+            last += (value >> 1) as i64 ^ -((value & 1) as i64);
+            Some(Offset(last))
+        })
+    }
+}
+
+impl DueIndex {
+    /// When something that is meant for `at` happens.
+    pub(crate) fn second_of(at: QueueTime) -> QueueTime {
+        QueueTime(at.0.div_ceil(GRAIN_MS).saturating_mul(GRAIN_MS))
+    }
+
+    /// Notes that something happens to `offset` at `at`.
+    pub(crate) fn add(&mut self, at: QueueTime, offset: Offset) {
+        self.seconds.entry(Self::second_of(at).0).or_default().push(offset);
+    }
+
+    /// The first moment at which something is due.
+    pub(crate) fn first(&self) -> Option<QueueTime> {
+        self.seconds.keys().next().copied().map(QueueTime)
+    }
+
+    /// Takes out one list that is due by `now`: when it was due, and its offsets.
+    pub(crate) fn take(&mut self, now: QueueTime) -> Option<(QueueTime, Vec<Offset>)> {
+        let (second, _) = self.seconds.range(..=now.0).next()?;
+        let second = *second;
+        let packed = self.seconds.remove(&second)?;
+        Some((QueueTime(second), packed.iter().collect()))
+    }
+
+    /// What is due by `now`, without taking it out.
+    pub(crate) fn due(&self, now: QueueTime) -> impl Iterator<Item = (QueueTime, Offset)> + '_ {
+        let lists = self.seconds.range(..=now.0);
+        lists.flat_map(|(second, list)| list.iter().map(|offset| (QueueTime(*second), offset)))
+    }
+
+    /// Everything, by time.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueTime, Offset)> + '_ {
+        self.due(QueueTime::MAX)
+    }
+
+    /// Bytes that the lists take.
+    pub(crate) fn bytes(&self) -> usize {
+        let of_list = |list: &PackedOffsets| list.bytes.capacity() + size_of::<PackedOffsets>();
+        self.seconds.values().map(of_list).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_due_early() {
+        let mut due = DueIndex::default();
+        due.add(QueueTime(1), Offset(7));
+        due.add(QueueTime(1_000), Offset(3));
+        due.add(QueueTime(1_001), Offset(900));
+        assert_eq!(due.first(), Some(QueueTime(1_000)));
+        assert_eq!(due.take(QueueTime(999)), None);
+        assert_eq!(
+            due.take(QueueTime(5_000)),
+            Some((QueueTime(1_000), vec![Offset(7), Offset(3)]))
+        );
+        assert_eq!(due.take(QueueTime(5_000)), Some((QueueTime(2_000), vec![Offset(900)])));
+        assert_eq!(due.take(QueueTime::MAX), None);
+    }
+
+    #[test]
+    fn a_million_delayed_by_a_day_take_a_few_megabytes() {
+        let mut due = DueIndex::default();
+        for offset in 0..1_000_000_i64 {
+            // Spread over the day, in no order.
+            let at = (offset * 7_919) % 86_400_000;
+            due.add(QueueTime(at as u64), Offset(offset));
+        }
+        assert!(due.bytes() < 12 << 20, "{} bytes", due.bytes());
+        assert_eq!(due.iter().count(), 1_000_000);
+    }
+}

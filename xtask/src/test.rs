@@ -24,6 +24,8 @@ const KILLS_MIN: u64 = 50;
 /// Faults of a cluster, each of another kind: one, two and all brokers killed, one paused, one cut
 /// off, one cut one way, a full disk.
 const CLUSTER: [&str; 4] = ["--times", "7", "--hold", "4"];
+/// One round of `towpath cluster restart`.
+const RESTARTS: [&str; 3] = ["--restarts", "--times", "1"];
 /// Frames and slow connections of the attack: what fits into the minute that it takes to see slow
 /// connections closed.
 const ATTACK: [&str; 4] = ["--frames", "100000", "--slow", "500"];
@@ -162,10 +164,12 @@ impl Run {
     }
 
     fn cluster(&mut self) {
-        let name = "cluster kills";
-        match crate::cluster::missing() {
-            None => self.step(name, || crate::cluster::run(&words(&CLUSTER))),
-            Some(why) => self.outcome(name, || Outcome::Skipped(why)),
+        let parts = [("cluster kills", &CLUSTER[..]), ("cluster restarts", &RESTARTS[..])];
+        for (name, args) in parts {
+            match crate::cluster::missing() {
+                None => self.step(name, || crate::cluster::run(&words(args))),
+                Some(why) => self.outcome(name, || Outcome::Skipped(why)),
+            }
         }
     }
 

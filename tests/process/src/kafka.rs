@@ -10,8 +10,9 @@ use towpath_model::Timestamp;
 use towpath_protocol::messages::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
     CreateTopicsResponse, DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse,
-    FetchPartition, FetchRequest, FetchResponse, FetchTopic, MetadataRequest, MetadataResponse,
-    PartitionProduceData, ProduceRequest, ProduceResponse, RequestHeader, TopicProduceData,
+    ElectLeadersRequest, ElectLeadersResponse, FetchPartition, FetchRequest, FetchResponse,
+    FetchTopic, MetadataRequest, MetadataResponse, PartitionProduceData, ProduceRequest,
+    ProduceResponse, RequestHeader, TopicProduceData,
 };
 use towpath_protocol::{
     ApiKey, Blob, ErrorCode, Message, Request, decode_response_header, encode_request,
@@ -186,6 +187,13 @@ impl KafkaConnection {
         let answer = self.call(&request, 6)?;
         let answer: DeleteTopicsResponse<'_> = answer.read()?;
         check(answer.responses.first().context("an answer without a topic")?.error_code)
+    }
+
+    /// Has every partition led by its first replica, as far as that is in sync.
+    pub fn elect_preferred_leaders(&mut self) -> Result<()> {
+        let request = ElectLeadersRequest { topic_partitions: None, ..Default::default() };
+        let answer = self.call(&request, 2)?;
+        check(answer.read::<ElectLeadersResponse<'_>>()?.error_code)
     }
 
     /// The names of all topics.

@@ -11,7 +11,7 @@ use towpath_process::cluster::{Kind, Plan, missing, run, sweep_after};
 #[derive(Parser)]
 #[command(about = "Kill, pause, cut off, fill and damage three real brokers under load")]
 struct Arguments {
-    /// How often something goes wrong; with --rolling, rounds; with --flips, bits
+    /// How often something goes wrong; with --rolling or --restarts, rounds; with --flips, bits
     #[arg(long, default_value_t = 24)]
     times: u64,
     /// Kills, pauses, cuts, full and slow disks; this is the default
@@ -20,8 +20,14 @@ struct Arguments {
     /// Instead, restart one broker after the other, under clients with default settings
     #[arg(long)]
     rolling: bool,
-    /// Instead, flip bits in the files of one broker at a time
+    /// Instead, run `towpath cluster restart` again and again, under clients with default settings
     #[arg(long, conflicts_with = "rolling")]
+    restarts: bool,
+    /// Instead, have brokers drained and stopped in turn, and take how long clients wait
+    #[arg(long, conflicts_with_all = ["rolling", "restarts"])]
+    moves: bool,
+    /// Instead, flip bits in the files of one broker at a time
+    #[arg(long, conflicts_with_all = ["rolling", "restarts", "moves"])]
     flips: bool,
     /// Where chance starts; every round of 24 uses the next seed
     #[arg(long)]
@@ -55,11 +61,13 @@ fn main() -> ExitCode {
     if arguments.probe {
         return ExitCode::SUCCESS;
     }
-    let kind = match (arguments.rolling, arguments.flips) {
-        (true, _) => Kind::Rolling,
-        (_, true) => Kind::Flips,
-        _ => Kind::Faults,
-    };
+    let kinds = [
+        (arguments.rolling, Kind::Rolling),
+        (arguments.restarts, Kind::Restarts),
+        (arguments.moves, Kind::Moves),
+        (arguments.flips, Kind::Flips),
+    ];
+    let kind = kinds.into_iter().find(|(is_meant, _)| *is_meant).map_or(Kind::Faults, |(_, k)| k);
     finish(run(&Plan {
         kind,
         times: arguments.times,

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use super::fault::Fault;
 use super::ledger::Ledger;
 use super::round::Round;
-use super::{flips, rolling};
+use super::{flips, moves, rolling};
 use crate::load::Manners;
 
 /// Cycles after which a fresh cluster begins: what is compared after each of them grows.
@@ -24,6 +24,10 @@ pub enum Kind {
     Faults,
     /// Orderly restarts, one broker after the other.
     Rolling,
+    /// `towpath cluster restart`, again and again.
+    Restarts,
+    /// Leaders that are moved as operators do it, under a writer that tells how long it waits.
+    Moves,
     /// Flipped bits in the files of one broker at a time.
     Flips,
 }
@@ -33,13 +37,15 @@ impl Kind {
         match self {
             Kind::Faults => "faults",
             Kind::Rolling => "rolling",
+            Kind::Restarts => "restarts",
+            Kind::Moves => "moves",
             Kind::Flips => "flips",
         }
     }
 
-    fn manners(self) -> Manners {
+    pub(super) fn manners(self) -> Manners {
         match self {
-            Kind::Rolling => Manners::Default,
+            Kind::Rolling | Kind::Restarts | Kind::Moves => Manners::Default,
             Kind::Faults | Kind::Flips => Manners::Quick,
         }
     }
@@ -73,7 +79,7 @@ pub fn run(plan: &Plan) -> Result<String> {
         let (seed, began) = (ledger.seed, Instant::now());
         let mut rng = Rng::with_seed(seed);
         // Without a cluster there is nothing to go on with.
-        let cluster = Round::begin(plan.kind.manners(), &mut rng)?;
+        let cluster = Round::begin(plan.kind, &mut rng)?;
         let outcome = round(plan, seed, cycles, &mut rng, cluster, &mut ledger);
         ledger.seed += 1;
         ledger.count(&format!("rounds: {}", plan.kind.name()), 1);
@@ -113,6 +119,8 @@ fn round(
     let outcome = match plan.kind {
         Kind::Faults => faults(plan, cycles, rng, &mut round, ledger),
         Kind::Rolling => rolling::run(cycles, &mut round, ledger),
+        Kind::Restarts => rolling::run_by_command(cycles, &mut round, ledger),
+        Kind::Moves => moves::run(cycles, &mut round, ledger),
         Kind::Flips => flips::run(cycles, rng, &mut round, ledger),
     };
     let place = plan.campaign.as_ref().unwrap_or(&plan.keep).join(format!("failed-{seed}"));

@@ -134,8 +134,13 @@ impl Ledger {
         let names: std::collections::BTreeSet<&str> =
             self.times.keys().map(|(name, _)| name.as_str()).collect();
         for name in names {
-            let (p50, p99) = (self.quantile(name, 50), self.quantile(name, 99));
-            let _ = writeln!(out, "{name}: p50 {p50} ms, p99 {p99} ms");
+            let [p50, p99, longest] = [50, 99, 100].map(|percent| self.quantile(name, percent));
+            let times: u64 =
+                self.times.iter().filter(|((n, _), _)| n == name).map(|(_, times)| times).sum();
+            let _ = writeln!(
+                out,
+                "{name}: p50 {p50} ms, p99 {p99} ms, longest {longest} ms, of {times}"
+            );
         }
         for (seed, what) in &self.failures {
             let _ = writeln!(out, "FAILED seed {seed}: {what}");

@@ -20,6 +20,7 @@ mod disk;
 mod fault;
 mod flips;
 mod ledger;
+mod moves;
 mod node;
 mod replicas;
 mod rig;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -77,6 +78,11 @@ impl Nodes {
         KafkaConnection::open(self.rig.addresses(id).kafka)
     }
 
+    /// Where a broker listens for HTTP callers.
+    pub(super) fn http(&self, id: u8) -> SocketAddr {
+        self.rig.addresses(id).http
+    }
+
     /// A broker's disk.
     pub(super) fn disk(&self, id: u8) -> &Disk {
         &self.rig.disks[index(id)]
@@ -146,6 +152,21 @@ impl Nodes {
             }
             Process::Down | Process::Starting(_) => bail!("broker {id} is not up"),
         }
+    }
+
+    /// Has all brokers start anew, as an operator does: by `towpath cluster restart`. Returns how long
+    /// each of them took.
+    pub(super) fn restart_by_command(&self) -> Result<Vec<Duration>> {
+        let command = Start::command("cluster").arguments(["restart", "--server", &self.servers()]);
+        let finished = command.arguments(["--output", "json"]).run(WHOLE_PATIENCE)?;
+        let (status, said) = (finished.status, finished.stderr);
+        ensure!(status.success(), "`towpath cluster restart` ended with {status}:\n{said}");
+        let told: serde_json::Value = serde_json::from_str(&finished.stdout)?;
+        let rows = told["restarted"].as_array();
+        let took = rows.into_iter().flatten().filter_map(|row| row["seconds"].as_f64());
+        let took: Vec<Duration> = took.map(Duration::from_secs_f64).collect();
+        ensure!(took.len() == NODES.len(), "not every node was started anew: {told}\n{said}");
+        Ok(took)
     }
 
     /// Stops it where it is, if it is up.

@@ -15,6 +15,14 @@ use crate::load::{EVENTS, EVENTS_PARTITIONS, ORDERS, ORDERS_PARTITIONS};
 /// Topics with three replicas whose content is checked.
 pub(super) const CHECKED: [(&str, i32); 2] =
     [(ORDERS, ORDERS_PARTITIONS), (EVENTS, EVENTS_PARTITIONS)];
+
+/// All partitions whose content is checked.
+pub(super) fn places() -> impl Iterator<Item = Place> {
+    CHECKED.into_iter().flat_map(|(topic, partitions)| {
+        (0..partitions).map(move |partition| Place::new(topic, partition))
+    })
+}
+
 /// How long copies may differ although all are in sync: a follower that is in sync may still be on
 /// its way to the last record.
 const EQUAL_PATIENCE: Duration = Duration::from_secs(30);

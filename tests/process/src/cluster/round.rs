@@ -9,11 +9,11 @@ use fastrand::Rng;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use super::campaign::kept;
+use super::campaign::{Kind, kept};
 use super::node::{NODES, Nodes, TOPIC};
 use super::{replicas, tool};
 use crate::history::{Report, Violation};
-use crate::load::{self, Load, Manners};
+use crate::load::{self, Load};
 
 /// Writers that last, and writers that come and go.
 const WRITERS: [bool; 4] = [true, true, false, false];
@@ -36,7 +36,7 @@ pub(super) struct Round {
 
 impl Round {
     /// Starts the brokers, creates the topics, and begins the load.
-    pub(super) fn begin(manners: Manners, rng: &mut Rng) -> Result<Round> {
+    pub(super) fn begin(kind: Kind, rng: &mut Rng) -> Result<Round> {
         let mut nodes = Nodes::start()?;
         nodes.wait_until_whole()?;
         let mut connection = nodes.connect(NODES[0])?;
@@ -44,18 +44,22 @@ impl Round {
             connection.create_replicated_topic(topic, partitions, 3, &TOPIC)?;
         }
         nodes.wait_until_whole()?;
-        let load = Arc::new(Load::new(nodes.servers(), manners, WRITERS_PAUSE_MAX));
+        let load = Arc::new(Load::new(nodes.servers(), kind.manners(), WRITERS_PAUSE_MAX));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let mut round =
             Round { nodes, load, runtime, writing: JoinSet::new(), reading: JoinSet::new() };
-        round.spawn_clients(rng);
+        round.spawn_clients(kind, rng);
         Ok(round)
     }
 
-    fn spawn_clients(&mut self, rng: &mut Rng) {
+    fn spawn_clients(&mut self, kind: Kind, rng: &mut Rng) {
         let _inside = self.runtime.enter();
-        for lasts in WRITERS {
-            self.writing.spawn(load::write(self.load.clone(), rng.u64(..), lasts));
+        if kind == Kind::Moves {
+            self.writing.spawn(load::write_steadily(self.load.clone()));
+        } else {
+            for lasts in WRITERS {
+                self.writing.spawn(load::write(self.load.clone(), rng.u64(..), lasts));
+            }
         }
         for first in 0..2 {
             let member = load::read_as_member(self.load.clone(), rng.u64(..), first, first == 0);
@@ -98,6 +102,17 @@ impl Round {
             );
         }
         Ok(report)
+    }
+
+    /// Fails when a client gave anything up: those with default settings never need to here.
+    pub(super) fn nobody_gave_up(&self) -> Result<()> {
+        let (times, first) = self.load.given_up();
+        ensure!(
+            times == 0,
+            "clients with default settings gave up {times} times, first: {}",
+            first.unwrap_or_default()
+        );
+        Ok(())
     }
 
     /// Ends the load, waits until the group has read everything, kills all brokers once more and

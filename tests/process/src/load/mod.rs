@@ -13,10 +13,12 @@ use crate::history::{Fate, GroupHistory, Place, Stamp, WriterHistory};
 
 mod members;
 mod readers;
+mod steady;
 mod writers;
 
 pub(crate) use members::run as read_as_member;
 pub(crate) use readers::run as read;
+pub(crate) use steady::run as write_steadily;
 pub(crate) use writers::run as write;
 
 /// The topic of the writers and the group.
@@ -80,6 +82,8 @@ struct Acks {
     took: Vec<Duration>,
     /// The longest time that a record waited, of partitions that are watched.
     longest: BTreeMap<Place, Duration>,
+    /// Of partitions that are watched: the last acknowledgement, and the longest time between two.
+    gaps: BTreeMap<Place, (Instant, Duration)>,
 }
 
 impl Acks {
@@ -90,6 +94,10 @@ impl Acks {
         }
         if let Some(longest) = self.longest.get_mut(place) {
             *longest = (*longest).max(sent.elapsed());
+        }
+        if let Some((last, longest)) = self.gaps.get_mut(place) {
+            *longest = (*longest).max(last.elapsed());
+            *last = Instant::now();
         }
     }
 }
@@ -172,6 +180,18 @@ impl Load {
     pub(crate) fn take_longest_waits(&self) -> Vec<Duration> {
         let longest = std::mem::take(&mut self.acks().longest);
         longest.into_values().filter(|wait| !wait.is_zero()).collect()
+    }
+
+    /// From now on, looks how long these partitions acknowledge nothing.
+    pub(crate) fn watch_gaps_of(&self, places: impl Iterator<Item = Place>) {
+        let begin = (Instant::now(), Duration::ZERO);
+        self.acks().gaps = places.map(|place| (place, begin)).collect();
+    }
+
+    /// The longest time between two acknowledgements of each partition that was watched.
+    pub(crate) fn take_longest_gaps(&self) -> BTreeMap<Place, Duration> {
+        let gaps = std::mem::take(&mut self.acks().gaps).into_iter();
+        gaps.map(|(place, (last, longest))| (place, longest.max(last.elapsed()))).collect()
     }
 
     /// Notes that a client gave something up, which some faults may cause.

@@ -106,15 +106,15 @@ fn producer_config(manners: Manners, codec: Compression, rng: &mut Rng) -> Produ
 }
 
 /// A record whose writer has no answer yet, and may never have one.
-struct OnItsWay {
-    counted: Unanswered,
-    topic: &'static str,
-    stamp: Stamp,
-    sent: Instant,
+pub(super) struct OnItsWay {
+    pub(super) counted: Unanswered,
+    pub(super) topic: &'static str,
+    pub(super) stamp: Stamp,
+    pub(super) sent: Instant,
 }
 
 impl OnItsWay {
-    fn answered(self, answer: &Result<Delivered, Error>) {
+    pub(super) fn answered(self, answer: &Result<Delivered, Error>) {
         let load = &self.counted.load;
         load.told(self.topic, self.stamp, fate_of(answer), self.sent);
         if let Err(error) = answer {

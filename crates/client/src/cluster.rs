@@ -19,6 +19,7 @@ use crate::admin::{Admin, ConfigEntry, Resource};
 use crate::config::{Backoff, ClientConfig};
 use crate::error::{Error, Result};
 use crate::image::{Broker, Image, Partition, Topic};
+use crate::news::LeaderNews;
 use crate::wire::{Answer, Connection};
 
 /// A cluster and our connections to it; clones share them.
@@ -153,10 +154,12 @@ impl Cluster {
 
     // ---------------------------------------------------------------------------- connections
 
-    /// A connection to any broker that answers.
+    /// A connection to any broker that answers; those that failed a moment ago come last, for they may
+    /// have to be waited for.
     pub async fn any(&self) -> Result<Connection> {
         let mut brokers: Vec<Broker> = self.image().brokers.values().cloned().collect();
         fastrand::shuffle(&mut brokers);
+        brokers.sort_by_key(|broker| self.is_doubtful(broker.id));
         let mut last = None;
         for broker in &brokers {
             match self.link(Target::Broker(broker.id), broker.address(), Lane::Ordinary).await {
@@ -177,6 +180,15 @@ impl Cluster {
             address: self.config().bootstrap.join(","),
             cause: "no address to dial".to_owned(),
         }))
+    }
+
+    /// Whether a broker is being dialled, or must not be dialled yet.
+    fn is_doubtful(&self, id: BrokerId) -> bool {
+        let slot = self.state().links.get(&(Target::Broker(id), Lane::Ordinary)).cloned();
+        let Some(slot) = slot else { return false };
+        let Ok(slot) = slot.try_lock() else { return true };
+        let is_open = slot.connection.as_ref().is_some_and(Connection::is_open);
+        !is_open && slot.not_before.is_some_and(|at| Instant::now() < at)
     }
 
     /// A connection to one broker.
@@ -356,6 +368,14 @@ impl Cluster {
         partition
             .leader
             .ok_or_else(|| Error::NoLeader { topic: topic.to_string(), partition: index.0 })
+    }
+
+    /// A broker that refused has said who leads.
+    pub(crate) fn heed(&self, news: LeaderNews) {
+        let mut state = self.state();
+        if let Some(image) = state.image.after_news(news) {
+            state.image = Arc::new(image);
+        }
     }
 
     /// Makes the next use of these topics ask the cluster again: a broker said that what we know

@@ -9,6 +9,7 @@ use towpath_protocol::messages::{MetadataResponse, MetadataResponseTopic};
 use towpath_protocol::{ErrorCode, Uuid};
 
 use crate::config::join_address;
+use crate::news::LeaderNews;
 use crate::record::TopicPartition;
 
 /// One broker, as clients are to dial it.
@@ -29,6 +30,16 @@ impl Broker {
     #[must_use]
     pub fn address(&self) -> String {
         join_address(&self.host, self.port)
+    }
+
+    /// A broker as answers name it; `None`: its port is none.
+    pub(crate) fn told(id: i32, host: &str, port: i32, rack: Option<&str>) -> Option<Broker> {
+        Some(Broker {
+            id: BrokerId(id),
+            host: host.to_owned(),
+            port: u16::try_from(port).ok()?,
+            rack: rack.map(str::to_owned),
+        })
     }
 }
 
@@ -101,10 +112,12 @@ impl Image {
         lists_all: bool,
         now: Instant,
     ) -> (Image, BTreeMap<Arc<str>, ErrorCode>) {
+        let told = response.brokers.iter();
+        let brokers = told.filter_map(|at| Broker::told(at.node_id, at.host, at.port, at.rack));
         let mut image = Image {
             cluster_id: response.cluster_id.map(str::to_owned).or_else(|| self.cluster_id.clone()),
             controller: (response.controller_id >= 0).then_some(BrokerId(response.controller_id)),
-            brokers: response.brokers.iter().filter_map(broker).collect(),
+            brokers: brokers.map(|broker| (broker.id, broker)).collect(),
             topics: if lists_all { BTreeMap::new() } else { self.topics.clone() },
         };
         let mut errors = BTreeMap::new();
@@ -131,6 +144,36 @@ impl Image {
         self
     }
 
+    /// The image after a broker has said who leads, if that is news: a leader that this image does not
+    /// know, or a later leadership (KIP-951).
+    pub(crate) fn after_news(&self, news: LeaderNews) -> Option<Image> {
+        let is_known = |leader: &BrokerId| {
+            self.brokers.contains_key(leader) || news.brokers.iter().any(|at| at.id == *leader)
+        };
+        let told = news.leaders.iter().filter(|(at, leader, epoch)| {
+            is_known(leader) && self.partition(at).is_some_and(|known| known.leader_epoch < *epoch)
+        });
+        let mut image = None;
+        for (at, leader, epoch) in told {
+            let image = image.get_or_insert_with(|| self.clone());
+            let Some(topic) = image.topics.get_mut(&at.topic) else { continue };
+            let index = usize::try_from(at.partition.0).unwrap_or(usize::MAX);
+            if let Some(partition) = Arc::make_mut(topic).partitions.get_mut(index) {
+                (partition.leader, partition.leader_epoch) = (Some(*leader), *epoch);
+            }
+        }
+        let mut image = image?;
+        for broker in news.brokers {
+            image.brokers.entry(broker.id).or_insert(broker);
+        }
+        Some(image)
+    }
+
+    /// A partition, if it is known.
+    pub(crate) fn partition(&self, partition: &TopicPartition) -> Option<&Partition> {
+        self.topics.get(&partition.topic)?.partition(partition.partition)
+    }
+
     /// Who leads a partition of which records of `epoch` were read. Where this image is of an older
     /// epoch nobody is known: that leader was replaced without hearing of it, and where it lacks the
     /// records it would say that the position does not exist (KIP-320).
@@ -139,7 +182,7 @@ impl Image {
         partition: &TopicPartition,
         epoch: Option<LeaderEpoch>,
     ) -> Option<BrokerId> {
-        let known = self.topics.get(&partition.topic)?.partition(partition.partition)?;
+        let known = self.partition(partition)?;
         let is_told = 0 <= known.leader_epoch.0;
         let is_older = epoch.is_some_and(|epoch| is_told && known.leader_epoch < epoch);
         known.leader.filter(|_| !is_older)
@@ -150,21 +193,6 @@ impl Image {
     pub fn topic_of_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
         self.topics.values().find(|topic| topic.id == id)
     }
-}
-
-fn broker(
-    broker: &towpath_protocol::messages::MetadataResponseBroker<'_>,
-) -> Option<(BrokerId, Broker)> {
-    let id = BrokerId(broker.node_id);
-    Some((
-        id,
-        Broker {
-            id,
-            host: broker.host.to_owned(),
-            port: u16::try_from(broker.port).ok()?,
-            rack: broker.rack.map(str::to_owned),
-        },
-    ))
 }
 
 /// Whether the partitions are exactly 0 to n−1, in any order: what the rest of the client relies on.
@@ -244,6 +272,23 @@ mod tests {
         assert_eq!(image.topics["t"].partitions[0].leader, Some(BrokerId(1)));
         let (image, _) = image.after(&response(2, 6), false, now);
         assert_eq!(image.topics["t"].partitions[0].leader, Some(BrokerId(2)));
+    }
+
+    #[test]
+    fn a_broker_that_refuses_says_who_leads_unless_it_lags() {
+        let (image, _) = Image::default().after(&response(1, 5), false, Instant::now());
+        let partition = TopicPartition::new("t", 0);
+        let news = |leader, epoch| LeaderNews {
+            leaders: vec![(partition.clone(), BrokerId(leader), LeaderEpoch(epoch))],
+            brokers: Broker::told(2, "host", 9092, None).into_iter().collect(),
+        };
+        let image = image.after_news(news(2, 6)).unwrap();
+        assert_eq!(image.partition(&partition).unwrap().leader, Some(BrokerId(2)));
+        assert_eq!(image.brokers[&BrokerId(2)].address(), "host:9092");
+        // The next leader does not know yet that it leads.
+        assert!(image.after_news(news(1, 5)).is_none());
+        // Nobody says where the broker is.
+        assert!(image.after_news(news(3, 7)).is_none());
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod config;
 mod consumer;
 mod error;
 mod image;
+mod news;
 mod producer;
 mod record;
 mod wire;

@@ -22,6 +22,7 @@ use super::offsets::{Isolation, OffsetSpec, list_offsets};
 use crate::cluster::{Cluster, Lane};
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::news::LeaderNews;
 use crate::record::{Record, TopicPartition};
 use crate::wire::Answer;
 
@@ -359,7 +360,9 @@ impl Fetcher {
 
     async fn take_in(&mut self, fetched: Fetched) {
         self.asked.retain(|leader| *leader != fetched.leader);
-        let decoded = fetched.outcome.and_then(|answer| self.read_answer(&answer, &fetched.asked));
+        let Fetched { leader, asked, outcome } = &fetched;
+        let decoded = outcome.as_ref().map_err(Clone::clone);
+        let decoded = decoded.and_then(|answer| self.read_answer(*leader, answer, asked));
         match decoded {
             Ok(stale) => self.refresh(stale),
             Err(error) if error.is_retriable() => {
@@ -386,6 +389,7 @@ impl Fetcher {
     /// Buffers what came. Returns the topics whose metadata is stale.
     fn read_answer(
         &mut self,
+        leader: BrokerId,
         answer: &Answer,
         asked: &[(TopicPartition, u64, Offset)],
     ) -> Result<Vec<Arc<str>>> {
@@ -396,6 +400,7 @@ impl Fetcher {
         }
         let image = self.cluster.image();
         let mut stale = Vec::new();
+        let mut news = LeaderNews::of_fetch(&response);
         for topic in &response.responses {
             let name: Arc<str> = if answer.version < BY_TOPIC_ID {
                 topic.topic.into()
@@ -411,12 +416,30 @@ impl Fetcher {
                     partition: PartitionIndex(data.partition_index),
                 };
                 let seek = asked.iter().find(|(p, ..)| *p == partition).map(|(_, seek, _)| *seek);
+                news.fetched(&partition, data);
                 if self.take_in_partition(&partition, seek, data) {
-                    stale.push(name.clone());
+                    stale.push(partition);
                 }
             }
         }
-        Ok(stale)
+        self.cluster.heed(news);
+        Ok(self.still_stale(leader, stale))
+    }
+
+    /// The topics of partitions that `asked` refused and of which nobody else is known to lead. The others
+    /// are asked for at once.
+    fn still_stale(&mut self, asked: BrokerId, refused: Vec<TopicPartition>) -> Vec<Arc<str>> {
+        let image = self.cluster.image();
+        let mut stale = Vec::new();
+        for partition in refused {
+            let leader = image.partition(&partition).and_then(|known| known.leader);
+            if leader.is_none_or(|leader| leader == asked) {
+                stale.push(partition.topic);
+            } else if let Some(place) = self.places.get_mut(&partition) {
+                place.not_before = None;
+            }
+        }
+        stale
     }
 
     /// Buffers one partition's records. Returns whether its metadata is stale.

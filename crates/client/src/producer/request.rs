@@ -13,6 +13,7 @@ use super::config::{Acks, ProducerConfig};
 use super::verdict::Verdict;
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::news::LeaderNews;
 use crate::record::TopicPartition;
 use crate::wire::{Answer, Connection, Pending};
 
@@ -104,12 +105,13 @@ fn topics<'a>(
         .collect()
 }
 
-/// What the answer says about each partition.
+/// What the answer says about each partition, and about who leads.
 pub(super) fn verdicts(
     answer: &Answer,
     image: &Image,
-) -> Result<BTreeMap<TopicPartition, Verdict>> {
+) -> Result<(BTreeMap<TopicPartition, Verdict>, LeaderNews)> {
     let response: ProduceResponse<'_> = answer.read()?;
+    let mut news = LeaderNews::of_produce(&response);
     let mut verdicts = BTreeMap::new();
     for topic in &response.responses {
         let name: Arc<str> = if answer.version < BY_TOPIC_ID {
@@ -124,8 +126,9 @@ pub(super) fn verdicts(
         for partition in &topic.partition_responses {
             let place = TopicPartition::new(name.clone(), partition.index);
             let verdict = Verdict::of(&place, partition);
+            news.produced(&place, partition);
             verdicts.insert(place, verdict);
         }
     }
-    Ok(verdicts)
+    Ok((verdicts, news))
 }

@@ -120,10 +120,7 @@ impl Sender {
                     None => {}
                     Some(at) if now < at => wake_at = wake_at.min(at),
                     Some(_) => {
-                        let leader = image
-                            .topics
-                            .get(&partition.topic)
-                            .and_then(|topic| topic.partition(partition.partition)?.leader);
+                        let leader = image.partition(partition).and_then(|known| known.leader);
                         match leader {
                             Some(leader) => {
                                 ready.entry(leader).or_default().push(partition.clone())
@@ -233,7 +230,7 @@ impl Sender {
             Event::Answered(broker, parts, outcome) => {
                 let link = self.brokers.entry(broker).or_default();
                 link.flying = link.flying.saturating_sub(1);
-                self.answered(parts, outcome);
+                self.answered(broker, parts, outcome);
             }
             Event::Named(Ok(identity)) => self.identity = Naming::Known(identity),
             Event::Named(Err(error)) => {
@@ -250,8 +247,7 @@ impl Sender {
         {
             let mut accumulator = self.shared.accumulator();
             for (partition, queue) in &mut accumulator.partitions {
-                let topic = image.topics.get(&partition.topic);
-                let leader = topic.and_then(|topic| topic.partition(partition.partition)?.leader);
+                let leader = image.partition(partition).and_then(|known| known.leader);
                 if leader == Some(broker) {
                     queue.last_error = Some(error.clone());
                     topics.insert(partition.topic.clone());
@@ -261,19 +257,23 @@ impl Sender {
         self.refresh(topics);
     }
 
-    fn answered(&mut self, parts: Vec<Part>, outcome: Result<Answer>) {
+    fn answered(&mut self, broker: BrokerId, parts: Vec<Part>, outcome: Result<Answer>) {
         let answer = match outcome {
             Ok(answer) => answer,
             Err(error) => return self.settle_all(parts, &error, true),
         };
-        let image = self.cluster.image();
-        let verdicts = match request::verdicts(&answer, &image) {
-            Ok(verdicts) => verdicts,
+        let (verdicts, news) = match request::verdicts(&answer, &self.cluster.image()) {
+            Ok(said) => said,
             Err(error) => return self.settle_all(parts, &error, true),
         };
+        self.cluster.heed(news);
+        let image = self.cluster.image();
         let mut stale = BTreeSet::new();
         for Part { partition, batch } in parts {
             let verdict = verdicts.get(&partition).cloned().unwrap_or_else(Verdict::missing);
+            let leader = image.partition(&partition).and_then(|known| known.leader);
+            let is_former = leader.is_some_and(|leader| leader != broker);
+            let verdict = if is_former { verdict.of_former_leader() } else { verdict };
             if verdict.is_leadership_stale() {
                 stale.insert(partition.topic.clone());
             }
@@ -320,7 +320,9 @@ impl Sender {
         queue.landed(&mut batch);
         let verdict = match verdict {
             Verdict::Again { error, .. } if is_stopped => Verdict::Refused(error),
-            Verdict::OutOfOrder(error) if is_stopped => Verdict::Refused(error),
+            Verdict::OutOfOrder(error) | Verdict::Elsewhere(error) if is_stopped => {
+                Verdict::Refused(error)
+            }
             verdict => verdict,
         };
         match verdict {
@@ -336,6 +338,11 @@ impl Sender {
                 tracing::debug!(%partition, attempt = batch.attempts, %error, "produce failed, retrying");
                 queue.last_error = Some(error);
                 queue.put_back(batch, Some(Instant::now() + wait));
+            }
+            Verdict::Elsewhere(error) => {
+                batch.attempts -= 1;
+                queue.last_error = Some(error);
+                queue.put_back(batch, None);
             }
             Verdict::OutOfOrder(error) => {
                 if queue.is_oldest(&batch) {

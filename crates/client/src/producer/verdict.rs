@@ -23,6 +23,8 @@ pub(super) enum Verdict {
         /// Whether it may be in the log all the same.
         is_uncertain: bool,
     },
+    /// It was not taken, and who refused it says that another broker leads: it goes there at once.
+    Elsewhere(Error),
     /// The broker expected another sequence.
     OutOfOrder(Error),
     /// Smaller batches may be taken.
@@ -48,6 +50,18 @@ impl Verdict {
     pub(super) fn is_leadership_stale(&self) -> bool {
         matches!(self, Verdict::Again { error, .. }
             if error.code().is_some_and(ErrorCode::is_metadata_stale))
+    }
+
+    /// The verdict, of a broker that is known not to lead any more.
+    pub(super) fn of_former_leader(self) -> Verdict {
+        match self {
+            Verdict::Again { error, is_uncertain: false }
+                if error.code() == Some(ErrorCode::NotLeaderOrFollower) =>
+            {
+                Verdict::Elsewhere(error)
+            }
+            verdict => verdict,
+        }
     }
 
     pub(super) fn of(partition: &TopicPartition, answer: &PartitionProduceResponse<'_>) -> Verdict {
@@ -92,7 +106,7 @@ mod tests {
 
     #[test]
     fn codes_have_the_consequences_that_keep_the_promise() {
-        use Verdict::{Again, Fenced, OutOfOrder, Refused, TooLarge, Written};
+        use Verdict::{Again, Elsewhere, Fenced, OutOfOrder, Refused, TooLarge, Written};
         assert!(matches!(verdict(ErrorCode::None), Written { base_offset: Some(Offset(0)), .. }));
         assert!(matches!(
             verdict(ErrorCode::DuplicateSequenceNumber),
@@ -108,6 +122,10 @@ mod tests {
             Again { is_uncertain: false, .. }
         ));
         assert!(verdict(ErrorCode::NotLeaderOrFollower).is_leadership_stale());
+        let refused = || verdict(ErrorCode::NotLeaderOrFollower).of_former_leader();
+        assert!(matches!(refused(), Elsewhere(_)) && !refused().is_leadership_stale());
+        let timed_out = verdict(ErrorCode::RequestTimedOut).of_former_leader();
+        assert!(matches!(timed_out, Again { is_uncertain: true, .. }));
         assert!(matches!(verdict(ErrorCode::TopicAuthorizationFailed), Refused(_)));
         assert!(matches!(verdict(ErrorCode::CorruptMessage), Again { .. }));
     }

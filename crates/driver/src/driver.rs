@@ -22,7 +22,7 @@ use crate::offline::Offline;
 use crate::open::OpenError;
 use crate::quorum::{Doorkeeper, Formation, Quorum, Removed, Station, own_number};
 use crate::replicas::{
-    Feeds, InSyncChanges, Proposals, RemoteReaders, Rounds, Suspects, Throttle, Watched,
+    Early, Feeds, InSyncChanges, Proposals, RemoteReaders, Rounds, Suspects, Throttle, Watched,
 };
 use crate::retire::GuardBook;
 use crate::room::Room;
@@ -80,6 +80,7 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) feeds: Feeds,
     /// Partitions whose followers are to be told its lines.
     pub(crate) lines_due: Mutex<Vec<Arc<Cell<D>>>>,
+    pub(crate) early: Mutex<Early>,
     pub(crate) rounds: Mutex<Rounds>,
     pub(crate) throttle: Throttle,
     pub(crate) in_sync_changes: InSyncChanges,

@@ -210,6 +210,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             feeds: Feeds::default(),
             lines_due: Mutex::default(),
             watched: Watched::default(),
+            early: Mutex::default(),
             rounds: Mutex::default(),
             throttle: Throttle::default(),
             in_sync_changes: InSyncChanges::default(),
@@ -398,6 +399,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         slot.scheduled = slot.next_deadline();
         self.schedule(id, slot.scheduled);
         drop(slot);
+        if leads {
+            self.hear_early(id);
+        }
         self.ask_leader_of(&cell, state.leader);
         Ok(())
     }

@@ -156,9 +156,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let follower = Incarnation { broker: from, epoch: broker_epoch };
         let (mut ready, mut answers) = (Vec::new(), Vec::new());
         for (id, position) in positions {
-            let Some(cell) = self.cell(*id) else { continue };
+            let Some(cell) = self.cell(*id) else {
+                self.told_early(*id, *position, (from, broker_epoch));
+                continue;
+            };
             self.step(&cell, |slot, now, out| {
                 if !slot.leads() {
+                    // Under the partition's lock: whoever begins to lead looks afterwards.
+                    if slot.partition.leader_epoch() < position.leader_epoch {
+                        self.told_early(*id, *position, (from, broker_epoch));
+                    }
                     return;
                 }
                 let before = slot.armed.iter().find(|(broker, _)| *broker == from);
@@ -205,6 +212,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     // What is refused here is told when it asks.
                     let _ = slot.partition.replica_asks(now, follower, position, out);
                     self.want_start(&cell, slot);
+                } else if slot.partition.leader_epoch() < position.leader_epoch {
+                    self.told_early(*id, *position, (from, broker_epoch));
                 }
             });
         }

@@ -5,6 +5,7 @@
 //! roles     the image says who leads ─▶ this broker's partitions lead, follow, open or go
 //! pull      (follower) position ─▶ leader;  records ─▶ log, core ─▶ next position;  durable, at once
 //! feed      (leader)   position ─▶ report, and: send now, or once there is more
+//! early     (leader)   positions that come before it knows that it leads
 //! repair    damaged replicas are copied anew
 //! closest   (leader)   which follower a reader in another rack is sent to
 //! throttle  (both)     how fast replicas are fed that are not in sync
@@ -16,6 +17,7 @@
 
 mod closest;
 mod directories;
+mod early;
 mod feed;
 mod in_sync;
 mod moves;
@@ -33,6 +35,7 @@ use towpath_model::{BrokerEpoch, BrokerId, Now};
 use crate::driver::Driver;
 use crate::world::{Clock, Net};
 
+pub(crate) use early::Early;
 pub(crate) use feed::Feeds;
 pub use feed::{Batches, NextRecords, Portion};
 pub(crate) use in_sync::{Proposals, Watched};
@@ -82,6 +85,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.propose_in_sync(now);
         self.go_on_feeding(now.time);
         self.repeat_positions(now.time);
+        self.forget_early(now.time);
         self.repair(now.time);
         self.tell_directories(now.time);
     }

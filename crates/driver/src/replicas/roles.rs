@@ -138,6 +138,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 tracing::debug!(topic = %wanted.topic, partition = %id.partition,
                     leader_epoch = %wanted.state.leader_epoch, "this broker leads the partition now");
                 self.resume(&cell);
+                self.hear_early(id);
             }
             Ok(false) => self.ask_leader_of(&cell, wanted.state.leader),
             Err(error) => {

@@ -20,6 +20,7 @@ use towpath_model::{BrokerId, KeyValue, Now, Time, Token};
 use super::{Order, QuorumSlot, command};
 use crate::coordinate::NotCoordinator;
 use crate::driver::Driver;
+use crate::volume::VolumeIndex;
 use crate::world::{Clock, Delivery, Net};
 
 /// How long a question waits for a controller, and for its answer.
@@ -95,10 +96,26 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         request: Request,
         orders: &mut Vec<Order>,
     ) {
+        if self.cannot_decide() {
+            return slot.answer_all([token], Outcome::NotLeader, orders);
+        }
         let end = QuorumSlot::<D>::position(slot.last_index());
         let Some(host) = &mut slot.controller else { return };
         let records = host.request(now, token, request, end);
         self.propose(slot, now, &records, orders);
+    }
+
+    /// Whether the disk under the metadata's log does not answer: nothing that is decided would count, and
+    /// all of it would wait in memory.
+    fn cannot_decide(&self) -> bool {
+        self.is_stalled(self.volume(VolumeIndex::FIRST))
+    }
+
+    /// A controller that cannot decide lets another one do it.
+    pub(super) fn give_way_if_stalled(&self) {
+        if self.cannot_decide() && self.is_controller() {
+            self.hand_over_office();
+        }
     }
 
     /// Lets time act on what the controller knows.
@@ -110,7 +127,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) {
         let end = QuorumSlot::<D>::position(slot.last_index());
         let Some(host) = &mut slot.controller else { return };
-        if host.next_deadline().is_none_or(|at| now.time < at) {
+        if host.next_deadline().is_none_or(|at| now.time < at) || self.cannot_decide() {
             return;
         }
         let records = host.expire(now, end);

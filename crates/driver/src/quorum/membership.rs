@@ -293,7 +293,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     /// Gives the office of the controller to the voter that is best prepared for it, if this broker has
-    /// it: it is about to stop, and others would miss it for the time that an election takes. A voter
+    /// it: it is about to stop, or cannot decide, and others would miss it for the time that an election
+    /// takes. A voter
     /// that is to be emptied gets it only where there is no other.
     pub fn hand_over_office(&self) {
         let image = self.image();
@@ -302,6 +303,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         drop(image);
         self.quorum_step(|slot, _, _| {
             let status = slot.core.status();
+            if status.transferring_to.is_some() {
+                return;
+            }
             let others = status.membership.voters.iter().filter(|voter| **voter != status.me);
             let active = others.filter_map(|voter| {
                 let progress = status.progress.get(voter)?;

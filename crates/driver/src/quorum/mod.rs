@@ -156,6 +156,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if self.is_alone() {
             return;
         }
+        self.give_way_if_stalled();
         self.keep_station(now);
         self.quorum_step(|slot, now, orders| self.expire_metadata(slot, now, orders));
         self.keep_door(now);

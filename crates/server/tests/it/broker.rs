@@ -75,6 +75,11 @@ impl Broker {
         self.directory.take().expect("only restart() and stop() take it")
     }
 
+    /// The first data directory.
+    pub(crate) fn data(&self) -> &Path {
+        self.directory.as_ref().expect("only restart() and stop() take it").path()
+    }
+
     /// A new connection.
     pub(crate) fn connect(&self) -> Wire {
         Wire::connect(self.address)

@@ -34,6 +34,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) racks: Vec<&'static str>,
     /// Broker properties and their values.
     pub(crate) properties: Vec<(&'static str, &'static str)>,
+    /// What all of them write to.
+    pub(crate) disk: NodeDisk,
 }
 
 /// Brokers 1 to n. Dropped, they stop.
@@ -189,6 +191,32 @@ impl Cluster {
         self.running[&BrokerId(id)].node.driver().replication_report()
     }
 
+    /// Who is the controller, as a broker says of itself; waits until one does.
+    pub(crate) fn controller(&self) -> i32 {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let is_controller = |member: &Member| member.node.driver().is_controller();
+            if let Some((id, _)) = self.running.iter().find(|(_, member)| is_controller(member)) {
+                return id.0;
+            }
+            assert!(Instant::now() < deadline, "nobody is the controller");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Tells a broker that a reader has met records that it cannot read.
+    pub(crate) fn doubt(&self, id: i32, topic: &str, offset: i64) {
+        let driver = self.running[&BrokerId(id)].node.driver();
+        let partition = driver.partition_of(topic, PartitionIndex(0)).expect("it is held");
+        driver.doubt(partition, towpath_model::Offset(offset));
+    }
+
+    /// A broker's data directory.
+    pub(crate) fn data(&self, id: i32) -> &Path {
+        let place = self.places.iter().find(|place| place.id.0 == id);
+        place.expect("it is one of them").directory.path()
+    }
+
     /// Every broker's address for clients, as clients are configured with them.
     pub(crate) fn bootstrap(&self) -> String {
         let addresses = self.places.iter().map(|place| place.kafka.to_string());
@@ -298,7 +326,7 @@ fn settings(place: &Place, options: &ClusterOptions) -> NodeSettings {
     };
     NodeSettings {
         data: vec![Path::to_path_buf(place.directory.path())],
-        disk: NodeDisk::default(),
+        disk: options.disk.clone(),
         driver: Settings {
             broker_id: place.id,
             statics: statics.into_iter().map(owned).collect(),

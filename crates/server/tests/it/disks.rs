@@ -14,6 +14,7 @@ use towpath_protocol::messages::*;
 use towpath_server::disk::{DiskCall, Hindrance, NodeDisk};
 
 use crate::broker::{Broker, Options};
+use crate::cluster::{Cluster, ClusterOptions};
 use crate::groups::{commit, committed};
 use crate::wire::{Wire, batch, code};
 
@@ -30,6 +31,8 @@ struct Fault {
     stalled: Option<PathBuf>,
     /// Syncs below this fail.
     failing: Option<PathBuf>,
+    /// Syncs below this do not come back.
+    unsynced: Option<PathBuf>,
     /// Nothing that is read below this is in memory, unless it was read before.
     cold: Option<PathBuf>,
     cold_reads: usize,
@@ -53,6 +56,9 @@ impl Hindrance for Faults {
         }
         if is_write {
             now = self.changed.wait_while(now, |now| is_below(&now.stalled)).unwrap();
+        }
+        if call == DiskCall::Sync {
+            now = self.changed.wait_while(now, |now| is_below(&now.unsynced)).unwrap();
         }
         if call == DiskCall::Sync && is_below(&now.failing) {
             return Err(io::Error::other("the device has lost it"));
@@ -137,7 +143,7 @@ fn log_dirs(wire: &mut Wire) -> Vec<(String, ErrorCode, Vec<String>)> {
     answer.results.iter().map(result).collect()
 }
 
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !holds() {
         assert!(Instant::now() < until, "{what}");
@@ -186,6 +192,55 @@ fn a_stalled_directory_holds_up_nobody_else() {
     wait_until("the disk answers again", || status().stalled_for.is_none());
     let last = wire.produce(there, &batch(&["after"]));
     assert_eq!((last.error, last.base_offset), (ErrorCode::None, 1 + acknowledged as i64));
+}
+
+#[test]
+fn nothing_is_decided_while_the_disk_under_the_metadata_does_not_answer() {
+    let faults = Arc::new(Faults::default());
+    let disk = NodeDisk::hindered(faults.clone());
+    let broker = Broker::start_with(Options { disk, ..Options::default() });
+    let _release = Release(faults.clone());
+    let root = broker.data().to_owned();
+    faults.set(|now| now.unsynced = Some(root));
+    // Something has to be written for the disk to be waited for.
+    let mut late = broker.connect();
+    let begun = thread::spawn(move || late.try_create("begun", 1, &[]).0);
+    let status = || broker.node().driver().volume_statuses().remove(0);
+    wait_until("nobody notices the stall", || status().stalled_for.is_some());
+    let mut wire = broker.connect();
+    for _ in 0..20 {
+        let began = Instant::now();
+        assert_eq!(wire.try_create("refused", 1, &[]).0, ErrorCode::NotController);
+        assert!(began.elapsed() < Duration::from_secs(5), "nobody waits for the disk");
+    }
+    faults.set(|now| now.unsynced = None);
+    assert_eq!(begun.join().unwrap(), ErrorCode::None);
+    wait_until("the disk answers again", || status().stalled_for.is_none());
+    assert_eq!(wire.try_create("refused", 1, &[]).0, ErrorCode::None);
+}
+
+#[test]
+fn a_controller_whose_disk_does_not_answer_hands_its_office_over() {
+    let faults = Arc::new(Faults::default());
+    let disk = NodeDisk::hindered(faults.clone());
+    let cluster = Cluster::start_with(3, ClusterOptions { disk, ..ClusterOptions::default() });
+    let _release = Release(faults.clone());
+    let first = cluster.controller();
+    let root = cluster.data(first).to_owned();
+    faults.set(|now| now.unsynced = Some(root));
+    let others: Vec<i32> = (1..=3).filter(|id| *id != first).collect();
+    let mut late = cluster.connect(others[0]);
+    thread::spawn(move || late.try_create("late", 1, &[]));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while cluster.controller() == first {
+        assert!(Instant::now() < deadline, "the office is not handed over");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut wire = cluster.connect(others[1]);
+    wait_until("nothing is decided", || wire.try_create("decided", 1, &[]).0 == ErrorCode::None);
+    faults.set(|now| now.unsynced = None);
+    cluster.settle();
+    cluster.eventually("the topic is known", |image| image.topic("decided").is_some());
 }
 
 #[test]

@@ -244,6 +244,18 @@ impl Wire {
         partitions: i32,
         configs: &[(&str, &str)],
     ) -> Uuid {
+        let (error, message, id) = self.try_create(topic, partitions, configs);
+        assert_eq!(error, ErrorCode::None, "{message:?}");
+        id
+    }
+
+    /// Asks for a topic, whatever comes of it.
+    pub(crate) fn try_create(
+        &mut self,
+        topic: &str,
+        partitions: i32,
+        configs: &[(&str, &str)],
+    ) -> (ErrorCode, Option<String>, Uuid) {
         let request = CreateTopicsRequest {
             topics: vec![CreatableTopic {
                 name: topic,
@@ -261,8 +273,7 @@ impl Wire {
         let answer = self.ask(7, &request);
         let answer: CreateTopicsResponse<'_> = answer.read();
         let result = &answer.topics[0];
-        assert_eq!(code(result.error_code), ErrorCode::None, "{:?}", result.error_message);
-        result.topic_id
+        (code(result.error_code), result.error_message.map(str::to_owned), result.topic_id)
     }
 
     /// Creates a topic whose partitions have these replicas, the preferred leader first, and returns its

@@ -144,8 +144,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     /// Says that somebody has met records that cannot be read: their segment is read next, so that
-    /// the damage is noted for good, with its limits. What is still being written cannot be; the
-    /// next start looks at that.
+    /// the damage is noted for good, with its limits. A segment that is still written to ends for that.
     pub fn doubt(&self, id: TopicPartition, offset: Offset) {
         let Some(cell) = self.cell(id) else { return };
         self.doubt_cell(&cell, offset);
@@ -164,18 +163,27 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     fn next_doubtful(&self, volume: &Volume<D>) -> Option<Running<D>> {
-        loop {
-            let (id, offset) =
-                volume.doubts.lock().expect("no panic holds the doubts").pop_first()?;
+        let doubts = || volume.doubts.lock().expect("no panic holds the doubts");
+        let mut not_durable = Vec::new();
+        let next = loop {
+            let Some((id, offset)) = doubts().pop_first() else { break None };
             let Some(cell) = self.cell(id) else { continue };
-            let slot = cell.lock();
+            let mut slot = cell.lock();
             let is_known = slot.log.damaged().iter().any(|known| known.offsets.contains(&offset));
-            let job = slot.log.scrub_of(offset).filter(|_| !slot.closed && !is_known);
-            drop(slot);
-            if let Some(job) = job {
-                return Some(Running { cell, job });
+            if slot.closed || is_known {
+                continue;
             }
-        }
+            slot.log.seal_doubted(offset);
+            if let Some(job) = slot.log.scrub_of(offset) {
+                drop(slot);
+                break Some(Running { cell, job });
+            }
+            if slot.log.will_lie_still(offset) {
+                not_durable.push((id, offset));
+            }
+        };
+        doubts().extend(not_durable);
+        next
     }
 
     /// The segment that a pass comes to next; `None` when it has ended, or none is due.

@@ -218,6 +218,19 @@ impl<D: Disk> Log<D> {
         Ok(due)
     }
 
+    /// Seals the active segment if it holds `offset`: somebody has met damage there, and only what lies
+    /// still is looked at and written down as damaged. Returns whether it did.
+    pub fn seal_doubted(&mut self, offset: Offset) -> bool {
+        let holds = |active: &Summary| {
+            active.base_offset <= offset && offset < active.next_offset && 0 < active.bytes
+        };
+        let is_due = self.active_summary().is_some_and(holds) && !self.directory.is_failed();
+        if is_due {
+            self.seal();
+        }
+        is_due
+    }
+
     /// Recovered segments do not know when the broker wrote them: their records' own times stand
     /// in, as far as they are not in the future.
     pub(crate) fn learn_times(&mut self, wall: Timestamp) {

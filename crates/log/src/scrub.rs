@@ -139,10 +139,21 @@ impl<D: Disk> Log<D> {
     /// To read the segment that holds `offset`, if it lies still.
     #[must_use]
     pub fn scrub_of(&self, offset: Offset) -> Option<ScrubJob<D>> {
+        let segment = self.segment_of(offset)?;
+        self.lies_still(segment).then(|| self.scrub_job(segment))
+    }
+
+    /// Whether the segment that holds `offset` lies still as soon as it is durable.
+    #[must_use]
+    pub fn will_lie_still(&self, offset: Offset) -> bool {
+        let is_due = |segment: &Summary| segment.is_sealed && !self.lies_still(segment);
+        self.segment_of(offset).is_some_and(is_due)
+    }
+
+    fn segment_of(&self, offset: Offset) -> Option<&Summary> {
         let holds =
             |segment: &&Summary| segment.base_offset <= offset && offset < segment.next_offset;
-        let segment = self.segments.iter().find(holds)?;
-        self.lies_still(segment).then(|| self.scrub_job(segment))
+        self.segments.iter().find(holds)
     }
 
     fn lies_still(&self, segment: &Summary) -> bool {

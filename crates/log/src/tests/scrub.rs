@@ -76,6 +76,21 @@ fn a_flipped_bit_is_found_refused_and_remembered() {
 }
 
 #[test]
+fn what_is_written_to_is_sealed_where_somebody_has_met_damage() {
+    let (disk, _directory, mut log, all) = log_of_six();
+    disk.flip(&segment(10), 700);
+    assert!(log.scrub_of(Offset(11)).is_none());
+    assert!(!log.seal_doubted(Offset(9)) && !log.seal_doubted(Offset(12)));
+    assert!(log.seal_doubted(Offset(11)));
+    assert!(!log.seal_doubted(Offset(11)), "it lies still");
+    let reports = scrub(&mut log);
+    assert_eq!(reports[5].1.new_damage[0].offsets, Offset(10)..Offset(12));
+    let next = append(&mut log, 2, 900);
+    assert_eq!(contents(&log, Offset(12)), next);
+    assert_eq!(all.len(), 6);
+}
+
+#[test]
 fn bytes_that_have_vanished_are_named_so() {
     let (disk, _directory, mut log, _) = log_of_six();
     let length = disk.content(&segment(4)).len();

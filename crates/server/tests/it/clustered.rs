@@ -1,6 +1,8 @@
 //! What clients are told of a cluster, whichever of its brokers they ask.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use towpath_model::BrokerId;
@@ -266,4 +268,44 @@ fn replication_is_reported_and_a_batch_that_too_few_replicas_hold_is_named_so() 
     let again = cluster.replication(1);
     assert_eq!(again.in_sync_expands, before.in_sync_expands + 1);
     assert_eq!((again.under_replicated, again.under_min_in_sync), (0, 0));
+}
+
+/// The segment is the newest one, to which everything is written.
+#[test]
+fn a_replica_whose_newest_records_are_damaged_is_copied_anew_without_a_restart() {
+    let cluster = Cluster::start();
+    cluster.create("topic", &[&[1, 2, 3]], &[]);
+    cluster.in_sync("topic", 0, &[1, 2, 3]);
+    let whole = vec![b'w'; 10_000];
+    let whole = String::from_utf8(whole).unwrap();
+    for _ in 0..3 {
+        let produced = cluster.connect(1).produce("topic", &batch(&[&whole]));
+        assert_eq!(produced.error, ErrorCode::None);
+    }
+    let rotten = segment_below(cluster.data(1)).expect("broker 1 has a replica");
+    let file = std::fs::OpenOptions::new().write(true).open(&rotten).unwrap();
+    file.write_all_at(b"XYZ", 15_000).unwrap();
+    cluster.doubt(1, "topic", 1);
+    cluster.eventually("another broker leads", |image| {
+        let state = &image.topic("topic").unwrap().partitions[0];
+        state.leader.is_some_and(|leader| leader != BrokerId(1))
+    });
+    cluster.in_sync("topic", 0, &[1, 2, 3]);
+    let bytes = |id: i32| std::fs::read(segment_below(cluster.data(id)).unwrap()).unwrap();
+    let end = bytes(2).iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    crate::peer_transport::eventually(|| bytes(1).get(..end) == bytes(2).get(..end));
+}
+
+/// The first segment of a user's topic below a data directory.
+fn segment_below(directory: &Path) -> Option<PathBuf> {
+    for entry in std::fs::read_dir(directory).ok()?.flatten() {
+        let path = entry.path();
+        let found = if path.is_dir() { segment_below(&path) } else { None };
+        let is_it = entry.file_name() == "00000000000000000000.log"
+            && path.components().any(|at| at.as_os_str() == "topics");
+        if found.is_some() || is_it {
+            return found.or(Some(path));
+        }
+    }
+    None
 }

@@ -1,6 +1,6 @@
 //! The protocol of Amazon SQS, API version 2012-11-05, without a queue behind it: bytes to typed
 //! [`Request`]s and typed [`Answer`]s to bytes, in both encodings; AWS's limits and its words for
-//! what breaks them; and the MD5s that clients check.
+//! what breaks them; the MD5s that clients check; and signatures (SigV4, [`sigv4`]).
 //!
 //! ```text
 //!   Incoming ──decode──▶ Request ──(the caller asks its queues)──▶ Answer or Error ──▶ HttpAnswer
@@ -24,6 +24,7 @@ mod queue_attributes;
 mod queue_name;
 mod redrive;
 pub mod refusals;
+pub mod sigv4;
 mod wire;
 
 pub use action::Action;

@@ -10,7 +10,7 @@ const PAIRS_MAX: usize = 2_000;
 ///
 /// # Errors
 /// MalformedInput: no UTF-8, or more pairs than any action has.
-pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, Error> {
+pub(crate) fn pairs(text: &str) -> Result<Vec<(String, String)>, Error> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     let mut decoded = Vec::new();
     for pair in pairs {
@@ -18,12 +18,18 @@ pub(super) fn pairs(text: &str) -> Result<Vec<(String, String)>, Error> {
             return Err(malformed(format!("The request has more than {PAIRS_MAX} parameters.")));
         }
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        decoded.push((unescape(name)?, unescape(value)?));
+        decoded.push((text_of(name)?, text_of(value)?));
     }
     Ok(decoded)
 }
 
-fn unescape(text: &str) -> Result<String, Error> {
+fn text_of(escaped: &str) -> Result<String, Error> {
+    let text = String::from_utf8(unescape(escaped));
+    text.map_err(|_| malformed("The request has parameters that are no UTF-8."))
+}
+
+/// Undoes escapes, of any bytes.
+pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -39,7 +45,7 @@ fn unescape(text: &str) -> Result<String, Error> {
             }
         }
     }
-    String::from_utf8(bytes).map_err(|_| malformed("The request has parameters that are no UTF-8."))
+    bytes
 }
 
 fn hexadecimal(digits: &[u8; 2]) -> Option<u8> {

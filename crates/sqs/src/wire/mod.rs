@@ -12,6 +12,7 @@ mod writer;
 use serde_json::Value;
 
 pub(crate) use self::fields::{Fields, KEY_VALUE, NAME_VALUE};
+pub(crate) use self::form::{pairs as query_parameters, unescape};
 pub(crate) use self::writer::Writer;
 use crate::action::Action;
 use crate::actions::{Answer, Request};

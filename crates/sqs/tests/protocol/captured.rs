@@ -1,5 +1,5 @@
 //! What botocore has sent, in `captured/`; `captured/capture.py` says how that was recorded. Line N
-//! of both files is the same call.
+//! of both files is the same call. What it has merely signed is of `captured/sign.py`.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -8,17 +8,28 @@ use towpath_sqs::{Action, Encoding, Incoming, Request, decode};
 
 const JSON: &str = include_str!("captured/json.jsonl");
 const QUERY: &str = include_str!("captured/query.jsonl");
+const SIGNED: &str = include_str!("captured/signed.jsonl");
 
 /// A request that a client has sent.
 pub(crate) struct Captured(Value);
 
 impl Captured {
+    pub(crate) fn all() -> impl Iterator<Item = Captured> {
+        JSON.lines().chain(QUERY.lines()).chain(SIGNED.lines()).map(Captured::read)
+    }
+
     fn read(line: &str) -> Captured {
         Captured(serde_json::from_str(line).expect("a line is an object"))
     }
 
     pub(crate) fn text(&self, name: &str) -> &str {
         self.0[name].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn headers(&self) -> Vec<(String, Vec<u8>)> {
+        let headers = self.0["headers"].as_object().expect("headers are an object").iter();
+        let text = |value: &Value| value.as_str().unwrap_or_default().as_bytes().to_vec();
+        headers.map(|(name, value)| (name.clone(), text(value))).collect()
     }
 
     pub(crate) fn body(&self) -> Vec<u8> {
@@ -61,8 +72,8 @@ fn presigned_urls_are_the_same_requests_too() {
     assert_eq!(presigned.len(), 62);
     let posted = JSON.lines().map(Captured::read);
     for (posted, twice) in posted.zip(presigned.chunks(2)) {
-        for presigned in twice {
-            assert_eq!(presigned.text("method"), "GET");
+        for (presigned, method) in twice.iter().zip(["GET", "POST"]) {
+            assert_eq!(presigned.text("method"), method);
             assert_eq!(posted.decoded(), presigned.decoded());
         }
     }

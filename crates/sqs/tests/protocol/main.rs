@@ -4,4 +4,5 @@ mod answers;
 mod captured;
 mod encodings;
 mod refusals;
+mod signatures;
 mod support;

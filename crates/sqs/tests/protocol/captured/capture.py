@@ -18,6 +18,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.config import Config
 
 HOST = "queues.example:9324"
+TOKEN = "FwoGZXIvYXdzE//session+token=="
 URL = f"http://{HOST}/000000000000/jobs"
 FIFO_URL = f"http://{HOST}/000000000000/jobs.fifo"
 ARN = "arn:aws:sqs:eu-west-1:000000000000:"
@@ -104,7 +105,7 @@ def line(action, method, url, headers, body, token):
 
 
 def main():
-    plain, temporary = client(None), client("FwoGZXIvYXdzE//session+token==")
+    plain, temporary = client(None), client(TOKEN)
     for sqs in plain, temporary:
         sqs.seen = []
         def handler(request, sqs=sqs, **_):
@@ -114,16 +115,16 @@ def main():
             return AWSResponse(request.url, 200, {}, Raw(b"{}" if is_json else xml.encode()))
         sqs.meta.events.register("before-send", handler)
     for number, (action, parameters) in enumerate([*CALLS, *random_calls(60)]):
-        sqs, token = (temporary, "FwoGZXIvYXdzE//session+token==") if number % 3 == 2 else (plain, None)
+        sqs, token = (temporary, TOKEN) if number % 3 == 2 else (plain, None)
         sqs.action = action
         getattr(sqs, snake(action))(**parameters)
         sent = sqs.seen.pop()
         print(line(action, sent.method, sent.url, sent.headers, sent.body, token))
     if "query" == plain.meta.service_model.metadata["protocol"]:
         for action, parameters in CALLS:
-            for sqs, token in (plain, None), (temporary, "FwoGZXIvYXdzE//session+token=="):
-                url = sqs.generate_presigned_url(snake(action), Params=parameters, ExpiresIn=600)
-                print(line(action, "GET", url, {}, b"", token))
+            for sqs, method, token in (plain, "GET", None), (temporary, "POST", TOKEN):
+                url = sqs.generate_presigned_url(snake(action), Params=parameters, ExpiresIn=600, HttpMethod=method)
+                print(line(action, method, url, {}, b"", token))
 
 
 class Raw:

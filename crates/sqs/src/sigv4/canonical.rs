@@ -1,0 +1,157 @@
+//! The one form of a request that client and server hash, however HTTP has spelled it.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use super::SignedRequest;
+use super::presented::Presented;
+use crate::wire::unescape;
+
+/// The canonical request, as if the header `Host` were `host`.
+pub(super) fn request(request: &SignedRequest<'_>, presented: &Presented, host: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(request.method.as_bytes());
+    out.push(b'\n');
+    out.extend(path(request.path).as_bytes());
+    out.push(b'\n');
+    out.extend(query(request.query).as_bytes());
+    out.push(b'\n');
+    for name in &presented.signed_headers {
+        out.extend(name.as_bytes());
+        out.push(b':');
+        if name == "host" {
+            out.extend(host);
+        } else {
+            out.extend(header(request, name).unwrap_or_default());
+        }
+        out.push(b'\n');
+    }
+    out.push(b'\n');
+    out.extend(presented.signed_headers.join(";").as_bytes());
+    out.push(b'\n');
+    out.extend(hexadecimal(&Sha256::digest(request.body)).as_bytes());
+    out
+}
+
+/// A header's value: without white space around it, with single spaces in it, and joined by commas
+/// where there are several. `name` is in lower case.
+pub(super) fn header(request: &SignedRequest<'_>, name: &str) -> Option<Vec<u8>> {
+    let named = request.headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
+    let values = named.map(|(_, value)| {
+        let words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        words.collect::<Vec<_>>().join(&b' ')
+    });
+    let values: Vec<Vec<u8>> = values.collect();
+    (!values.is_empty()).then(|| values.join(&b','))
+}
+
+/// The path without `.`, `..` and empty segments, escaped once more: S3's paths alone are not.
+fn path(raw: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in raw.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            segment => segments.push(segment),
+        }
+    }
+    let mut path = String::from("/");
+    path.push_str(&segments.join("/"));
+    if raw.ends_with('/') && !segments.is_empty() {
+        path.push('/');
+    }
+    escape(path.as_bytes(), b"/")
+}
+
+/// The query sorted by name and value, without the signature, each escaped in the one way.
+fn query(raw: &str) -> String {
+    let pairs = raw.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let escaped =
+        pairs.map(|(name, value)| (escape(&unescape(name), b""), escape(&unescape(value), b"")));
+    let mut pairs: Vec<(String, String)> =
+        escaped.filter(|(name, _)| name != "X-Amz-Signature").collect();
+    pairs.sort_unstable();
+    let pairs = pairs.iter().map(|(name, value)| format!("{name}={value}"));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+fn escape(bytes: &[u8], kept: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len()), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) || kept.contains(byte) {
+            out.push(char::from(*byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}
+
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+pub(super) fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => Some((digit(*high)? * 16 + digit(*low)?) as u8),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lose_their_detours_and_are_escaped_once_more() {
+        for (raw, canonical) in [
+            ("", "/"),
+            ("/", "/"),
+            ("//", "/"),
+            ("/1/jobs", "/1/jobs"),
+            ("/1//./jobs/", "/1/jobs/"),
+            ("/1/../2/jobs", "/2/jobs"),
+            ("/../..", "/"),
+            ("/a%20b/~", "/a%2520b/~"),
+            ("/ä", "/%C3%A4"),
+        ] {
+            assert_eq!(path(raw), canonical, "{raw}");
+        }
+    }
+
+    #[test]
+    fn queries_are_sorted_and_escaped_in_one_way() {
+        assert_eq!(query("b=2&a=1&&a=%30&c"), "a=0&a=1&b=2&c=");
+        assert_eq!(query("a=b+c%2b%7e*/"), "a=b%20c%2B~%2A%2F");
+        assert_eq!(query("X-Amz-Signature=x&X-Amz-Date=y"), "X-Amz-Date=y");
+    }
+
+    #[test]
+    fn headers_are_joined_and_their_white_space_is_single() {
+        let request = SignedRequest {
+            method: "GET",
+            path: "/",
+            query: "",
+            headers: &[("My-Header", b"  a   b\t c "), ("Other", b"x"), ("my-header", b"d")],
+            body: b"",
+        };
+        assert_eq!(header(&request, "my-header"), Some(b"a b c,d".to_vec()));
+        assert_eq!(header(&request, "mine"), None);
+    }
+
+    #[test]
+    fn hexadecimal_numbers_have_two_digits_a_byte() {
+        assert_eq!(from_hexadecimal("00fF"), Some(vec![0, 255]));
+        assert_eq!(from_hexadecimal("0"), None);
+        assert_eq!(from_hexadecimal("0g"), None);
+        assert_eq!(hexadecimal(&[0, 255]), "00ff");
+    }
+}

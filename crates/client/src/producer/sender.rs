@@ -61,6 +61,10 @@ enum Event {
 /// How long the sender sleeps when nothing has a deadline.
 const IDLE: Duration = Duration::from_secs(3600);
 
+/// Attempts at a leader that has not heard of it, with this wait after each.
+const NEWS_ATTEMPTS: u32 = 4;
+const NEWS_WAIT: Duration = Duration::from_millis(10);
+
 impl Sender {
     pub(super) fn new(
         cluster: Cluster,
@@ -272,8 +276,7 @@ impl Sender {
         for Part { partition, batch } in parts {
             let verdict = verdicts.get(&partition).cloned().unwrap_or_else(Verdict::missing);
             let leader = image.partition(&partition).and_then(|known| known.leader);
-            let is_former = leader.is_some_and(|leader| leader != broker);
-            let verdict = if is_former { verdict.of_former_leader() } else { verdict };
+            let verdict = verdict.said_by(broker, leader);
             if verdict.is_leadership_stale() {
                 stale.insert(partition.topic.clone());
             }
@@ -320,7 +323,9 @@ impl Sender {
         queue.landed(&mut batch);
         let verdict = match verdict {
             Verdict::Again { error, .. } if is_stopped => Verdict::Refused(error),
-            Verdict::OutOfOrder(error) | Verdict::Elsewhere(error) if is_stopped => {
+            Verdict::OutOfOrder(error) | Verdict::Elsewhere(error) | Verdict::Soon(error)
+                if is_stopped =>
+            {
                 Verdict::Refused(error)
             }
             verdict => verdict,
@@ -343,6 +348,12 @@ impl Sender {
                 batch.attempts -= 1;
                 queue.last_error = Some(error);
                 queue.put_back(batch, None);
+            }
+            Verdict::Soon(error) => {
+                let wait = self.wait_for_news(batch.attempts);
+                tracing::debug!(%partition, attempt = batch.attempts, %error, "the next leader does not lead yet");
+                queue.last_error = Some(error);
+                queue.put_back(batch, Some(Instant::now() + wait));
             }
             Verdict::OutOfOrder(error) => {
                 if queue.is_oldest(&batch) {
@@ -368,6 +379,13 @@ impl Sender {
             }
         }
         self.shared.progress.notify_waiters();
+    }
+
+    /// How long a leader is left alone that has not heard that it leads: first for less than the usual
+    /// wait, for it hears from the controller and is not overloaded.
+    fn wait_for_news(&self, attempts: u32) -> Duration {
+        let wait = self.cluster.config().retry_backoff.wait(attempts.saturating_sub(NEWS_ATTEMPTS));
+        if attempts <= NEWS_ATTEMPTS { wait.min(NEWS_WAIT) } else { wait }
     }
 
     fn split(&self, accumulator: &mut Accumulator, partition: TopicPartition, batch: Batch) {

@@ -1,6 +1,6 @@
 //! What a broker's answer means for one batch. One table, from code to consequence.
 
-use towpath_model::{Offset, Timestamp};
+use towpath_model::{BrokerId, Offset, Timestamp};
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::PartitionProduceResponse;
 
@@ -25,6 +25,9 @@ pub(super) enum Verdict {
     },
     /// It was not taken, and who refused it says that another broker leads: it goes there at once.
     Elsewhere(Error),
+    /// It was not taken by the broker that leads as far as is known: either that broker has not heard of
+    /// it, or this client has not heard of the next one. Both are a matter of milliseconds.
+    Soon(Error),
     /// The broker expected another sequence.
     OutOfOrder(Error),
     /// Smaller batches may be taken.
@@ -48,19 +51,23 @@ impl Verdict {
     }
 
     pub(super) fn is_leadership_stale(&self) -> bool {
-        matches!(self, Verdict::Again { error, .. }
+        matches!(self, Verdict::Again { error, .. } | Verdict::Soon(error)
             if error.code().is_some_and(ErrorCode::is_metadata_stale))
     }
 
-    /// The verdict, of a broker that is known not to lead any more.
-    pub(super) fn of_former_leader(self) -> Verdict {
-        match self {
-            Verdict::Again { error, is_uncertain: false }
+    /// The verdict of `broker`, where `leader` is known to lead.
+    pub(super) fn said_by(self, broker: BrokerId, leader: Option<BrokerId>) -> Verdict {
+        match (self, leader) {
+            (Verdict::Again { error, is_uncertain: false }, Some(leader))
                 if error.code() == Some(ErrorCode::NotLeaderOrFollower) =>
             {
-                Verdict::Elsewhere(error)
+                if leader == broker {
+                    Verdict::Soon(error)
+                } else {
+                    Verdict::Elsewhere(error)
+                }
             }
-            verdict => verdict,
+            (verdict, _) => verdict,
         }
     }
 
@@ -106,7 +113,7 @@ mod tests {
 
     #[test]
     fn codes_have_the_consequences_that_keep_the_promise() {
-        use Verdict::{Again, Elsewhere, Fenced, OutOfOrder, Refused, TooLarge, Written};
+        use Verdict::{Again, Elsewhere, Fenced, OutOfOrder, Refused, Soon, TooLarge, Written};
         assert!(matches!(verdict(ErrorCode::None), Written { base_offset: Some(Offset(0)), .. }));
         assert!(matches!(
             verdict(ErrorCode::DuplicateSequenceNumber),
@@ -122,9 +129,11 @@ mod tests {
             Again { is_uncertain: false, .. }
         ));
         assert!(verdict(ErrorCode::NotLeaderOrFollower).is_leadership_stale());
-        let refused = || verdict(ErrorCode::NotLeaderOrFollower).of_former_leader();
-        assert!(matches!(refused(), Elsewhere(_)) && !refused().is_leadership_stale());
-        let timed_out = verdict(ErrorCode::RequestTimedOut).of_former_leader();
+        let leader = Some(BrokerId(2));
+        let refused = |by| verdict(ErrorCode::NotLeaderOrFollower).said_by(BrokerId(by), leader);
+        assert!(matches!(refused(1), Elsewhere(_)) && !refused(1).is_leadership_stale());
+        assert!(matches!(refused(2), Soon(_)) && refused(2).is_leadership_stale());
+        let timed_out = verdict(ErrorCode::RequestTimedOut).said_by(BrokerId(1), leader);
         assert!(matches!(timed_out, Again { is_uncertain: true, .. }));
         assert!(matches!(verdict(ErrorCode::TopicAuthorizationFailed), Refused(_)));
         assert!(matches!(verdict(ErrorCode::CorruptMessage), Again { .. }));

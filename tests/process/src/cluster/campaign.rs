@@ -17,6 +17,12 @@ use crate::load::Manners;
 /// Cycles after which a fresh cluster begins: what is compared after each of them grows.
 const ROUND_CYCLES: u64 = 2 * Fault::ALL.len() as u64;
 
+/// Segments are rolled often, so that faults meet that as well.
+const ROLLING_OFTEN: [(&str, &str); 3] =
+    [("segment.bytes", "1048576"), ("segment.ms", "5000"), ("retention.ms", "-1")];
+/// The three brokers' disks are one: what all partitions do at once would be taken for the moves'.
+const NOT_ROLLING: [(&str, &str); 1] = [("retention.ms", "-1")];
+
 /// What to do to the brokers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -41,6 +47,11 @@ impl Kind {
             Kind::Moves => "moves",
             Kind::Flips => "flips",
         }
+    }
+
+    /// The configuration of topics.
+    pub(super) fn topic(self) -> &'static [(&'static str, &'static str)] {
+        if self == Kind::Moves { &NOT_ROLLING } else { &ROLLING_OFTEN }
     }
 
     pub(super) fn manners(self) -> Manners {

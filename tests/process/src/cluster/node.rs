@@ -23,9 +23,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(40);
 /// How long a cluster may take to be whole again when nothing is wrong any more. Seconds are
 /// expected; a replica that is stuck is stuck after two minutes as well.
 pub(super) const WHOLE_PATIENCE: Duration = Duration::from_secs(120);
-/// Segments are rolled often, so that faults meet that as well.
-pub(super) const TOPIC: [(&str, &str); 3] =
-    [("segment.bytes", "1048576"), ("segment.ms", "5000"), ("retention.ms", "-1")];
 
 #[derive(Debug)]
 enum Process {

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use super::campaign::{Kind, kept};
-use super::node::{NODES, Nodes, TOPIC};
+use super::node::{NODES, Nodes};
 use super::{replicas, tool};
 use crate::history::{Report, Violation};
 use crate::load::{self, Load};
@@ -41,7 +41,7 @@ impl Round {
         nodes.wait_until_whole()?;
         let mut connection = nodes.connect(NODES[0])?;
         for (topic, partitions) in replicas::CHECKED {
-            connection.create_replicated_topic(topic, partitions, 3, &TOPIC)?;
+            connection.create_replicated_topic(topic, partitions, 3, kind.topic())?;
         }
         nodes.wait_until_whole()?;
         let load = Arc::new(Load::new(nodes.servers(), kind.manners(), WRITERS_PAUSE_MAX));

@@ -241,7 +241,8 @@ const SNAPSHOT_VERSION: u8 = 1;
 /// one of them: a repeat of what it sent must still be known for one when they are gone.
 pub(crate) fn producers_at_risk<D: Disk>(slot: &Slot<D>, to: Offset) -> Option<Vec<u8>> {
     let producers = slot.partition.producers();
-    let goes = |id| producers.batches(id).last().is_none_or(|last| last.end_offset() <= to);
+    // The oldest one counts: it may be repeated although later ones are there.
+    let goes = |id| producers.batches(id).first().is_none_or(|first| first.end_offset() <= to);
     producers.iter().any(|producer| goes(producer.id)).then(|| encode_snapshot(&slot.partition))
 }
 

@@ -75,6 +75,13 @@ impl Broker {
         self.directory.take().expect("only restart() and stop() take it")
     }
 
+    /// What another broker would find if this one had been killed at this moment.
+    pub(crate) fn as_if_killed(&self) -> TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        copy_into(self.data(), copy.path());
+        copy
+    }
+
     /// The first data directory.
     pub(crate) fn data(&self) -> &Path {
         self.directory.as_ref().expect("only restart() and stop() take it").path()
@@ -137,5 +144,18 @@ fn settings(data: &Path, options: &Options) -> NodeSettings {
         limits: options.limits.clone(),
         http_creates_topics: false,
         identity: None,
+    }
+}
+
+fn copy_into(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_into(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
     }
 }

@@ -3,9 +3,10 @@
 use towpath_protocol::ErrorCode;
 use towpath_protocol::messages::*;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Options};
 use crate::groups::{commit, committed};
 use crate::produce::producer_id;
+use crate::topics::delete_records;
 use crate::wire::{Wire, batch, batch_at, numbered};
 
 fn topic_id(wire: &mut Wire, topic: &str) -> (towpath_protocol::Uuid, usize) {
@@ -68,6 +69,24 @@ fn a_repeat_after_a_restart_is_answered_with_the_first_offset() {
     assert_eq!(wire.produce("topic", &numbered(id, 2, &["c"])).base_offset, 2);
     assert_eq!(wire.fetch("topic", 0).values(), ["a", "b", "c"]);
     assert_ne!(producer_id(&mut wire), id);
+}
+
+/// The records of the first batch are gone, those of the second, by the same producer, are not.
+#[test]
+fn a_repeat_of_deleted_records_is_recognised_after_a_crash() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("topic", 1, &[]);
+    let id = producer_id(&mut wire);
+    let first = numbered(id, 0, &["a"]);
+    wire.produce("topic", &first);
+    wire.produce("topic", &numbered(id, 1, &["b"]));
+    assert_eq!(delete_records(&mut wire, "topic", 1), (ErrorCode::None, 1));
+    let broker = Broker::start_in(broker.as_if_killed(), Options::default());
+    let mut wire = broker.connect();
+    let again = wire.produce("topic", &first);
+    assert_eq!((again.error, again.base_offset), (ErrorCode::None, 0));
+    assert_eq!(wire.produce("topic", &numbered(id, 2, &["c"])).base_offset, 2);
 }
 
 #[test]

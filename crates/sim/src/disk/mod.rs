@@ -126,6 +126,11 @@ impl SimDisk {
         self.state().fail_sync_in = Some(syncs);
     }
 
+    /// Takes back [`SimDisk::fail_sync_in`].
+    pub fn fail_sync_never(&self) {
+        self.state().fail_sync_in = None;
+    }
+
     /// Lets the next sync of a file at or below `path` fail, whenever it comes.
     pub fn fail_sync_under(&self, path: &Path) {
         self.state().fail_sync_under = Some(path.to_owned());

@@ -264,8 +264,10 @@ impl World {
         let node = self.node(id);
         node.replace_disk(&mut rng, &trace);
         self.blank.insert(id);
+        // Nor does anything happen meanwhile that was planned before.
         for node in self.nodes.values() {
             node.disk.crash_never();
+            node.disk.fail_sync_never();
         }
         self.events.note("fault: disk replaced");
         Ok(())
@@ -278,7 +280,11 @@ impl World {
         }
         let well = |other: &BrokerId| {
             let node = &self.nodes[other];
-            node.is_awake(self.now) && !node.has_sync_failed() && !self.blank.contains(other)
+            let is_stopping = node.process.as_ref().is_some_and(|process| process.is_stopping);
+            node.is_awake(self.now)
+                && !is_stopping
+                && !node.has_sync_failed()
+                && !self.blank.contains(other)
         };
         if !self.nodes.keys().all(well) || !self.network.blocked.is_empty() {
             return false;

@@ -9,6 +9,7 @@ use towpath_model::{BrokerId, TopicName};
 
 use crate::image::Image;
 use crate::metadata::Decided;
+use crate::queue;
 use crate::record::{ConfiguredResource, Overrides, Record};
 use crate::refusal::Refusal;
 use crate::request::{ConfigChange, ConfigOperation, ConfigValues, Reply, Resource, ResourceKind};
@@ -170,6 +171,7 @@ impl Image {
             property.check(value).map_err(Refusal::InvalidValue)?;
         }
         let topic = topic.ok_or_else(|| Refusal::UnknownTopicToConfigure(name.to_owned()))?;
+        queue::check_change(topic, self.effective_config(topic).cleanup_policy.compact, &after)?;
         let resource = ConfiguredResource::Topic(topic.id);
         Ok((before != after).then_some(Record::Config { resource, overrides: after }))
     }

@@ -12,6 +12,7 @@ use towpath_model::BrokerId;
 use towpath_model::properties::{self, Change, Kind, Property, TopicConfig, Unit};
 
 use crate::image::Image;
+use crate::queue::counts_for_queues;
 use crate::refusal::Refusal;
 use crate::request::{Resource, ResourceKind};
 use crate::topic::Topic;
@@ -126,7 +127,7 @@ impl Image {
 
     /// The configuration of a topic with so many replicas that nobody configured.
     pub(crate) fn inherited_config(&self, replicas: usize) -> TopicConfig {
-        TopicConfig::resolve(|property| self.inherited_value(property, replicas))
+        TopicConfig::resolve(|property| self.inherited_value(property, replicas, false))
     }
 
     /// The configuration of a resource, by property name.
@@ -156,9 +157,8 @@ impl Image {
     pub(crate) fn describe_topic(&self, topic: &Topic) -> Vec<ConfigEntry> {
         let entry = |property: &'static Property| {
             let mut synonyms = self.broker_synonyms(property);
-            if 2 <= topic.replication_factor() {
-                synonyms.retain(|synonym| counts_for_replicas(property, synonym.source));
-            }
+            let counts = counts_for(topic.replication_factor(), topic.is_queue());
+            synonyms.retain(|synonym| counts(property, synonym.source));
             if let Some(value) = topic.overrides.get(property.name) {
                 let own = ConfigSynonym {
                     name: property.name,
@@ -222,19 +222,19 @@ impl Image {
         if let Some(value) = topic.overrides.get(property.name) {
             return Some(Cow::Borrowed(value));
         }
-        self.inherited_value(property, topic.replication_factor())
+        self.inherited_value(property, topic.replication_factor(), topic.is_queue())
     }
 
     fn inherited_value(
         &self,
         property: &'static Property,
         replicas: usize,
+        is_queue: bool,
     ) -> Option<Cow<'_, str>> {
-        let is_replicated = 2 <= replicas;
+        let counts = counts_for(replicas, is_queue);
         let set = property.synonyms.iter().find_map(|name| {
-            let counts = |source| !is_replicated || counts_for_replicas(property, source);
             let mut levels = self.broker_levels(name);
-            let (value, _) = levels.find(|(_, source)| counts(*source))?;
+            let (value, _) = levels.find(|(_, source)| counts(property, *source))?;
             Some(convert(value, name, property))
         });
         set.or_else(|| {
@@ -321,6 +321,14 @@ impl Image {
             return Err(Refusal::OtherBroker { expected, got: id });
         }
         Ok(BrokerId(id))
+    }
+}
+
+/// Whether a value counts for a topic with so many replicas, a queue or not.
+fn counts_for(replicas: usize, is_queue: bool) -> impl Fn(&Property, ConfigSource) -> bool {
+    move |property, source| {
+        (replicas < 2 || counts_for_replicas(property, source))
+            && (!is_queue || counts_for_queues(property.name, source))
     }
 }
 

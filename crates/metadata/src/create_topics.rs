@@ -9,6 +9,7 @@ use towpath_model::{BrokerId, PartitionIndex, TopicName, TopicPartition, is_inte
 use crate::image::{Image, fold};
 use crate::metadata::Decided;
 use crate::place::{Placeable, Placement};
+use crate::queue;
 use crate::record::{ConfiguredResource, Overrides, Record};
 use crate::refusal::Refusal;
 use crate::request::{CreatedTopic, NewTopic, Reply};
@@ -63,6 +64,7 @@ impl Image {
     ) -> Result<Topic, Refusal> {
         let name = self.new_name(asked, accepted)?;
         let overrides = new_overrides(asked)?;
+        queue::check_new(asked.internal, &overrides)?;
         let partitions = self.new_partitions(asked, config, accepted)?;
         self.check_limits(asked, partitions.len(), config, accepted)?;
         if self.topic_by_id(asked.candidate_id).is_some() || asked.candidate_id.is_zero() {

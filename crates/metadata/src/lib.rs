@@ -30,6 +30,7 @@ mod image;
 mod members;
 mod metadata;
 mod place;
+mod queue;
 pub mod raft;
 mod reassign;
 mod record;
@@ -58,6 +59,7 @@ pub use format_level::FORMAT_LEVEL;
 pub use image::Image;
 pub use metadata::{Metadata, PRODUCER_IDS_PER_BLOCK};
 pub use place::{Load, Placeable, Placement};
+pub use queue::QueueRefusal;
 pub use record::{ConfiguredResource, Overrides, Record};
 pub use refusal::{Refusal, RefusalKind};
 pub use request::{

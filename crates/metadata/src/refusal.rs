@@ -6,6 +6,8 @@ use thiserror::Error;
 use towpath_model::properties::InvalidValue;
 use towpath_model::{BrokerId, InvalidName, LeaderEpoch, Uuid};
 
+use crate::queue::QueueRefusal;
+
 /// A kind of refusal: one code of Kafka's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalKind {
@@ -443,6 +445,9 @@ pub enum Refusal {
         /// The level in force.
         current: u16,
     },
+    /// A topic that cannot be worked as a queue, or that is one.
+    #[error("Invalid value for configuration queue.enable: {0}")]
+    Queue(QueueRefusal),
 }
 
 impl Refusal {
@@ -481,7 +486,8 @@ impl Refusal {
             | R::UnknownBrokerConfig(_)
             | R::InvalidValue(_)
             | R::NullTopicValue(_)
-            | R::NotAList { .. } => K::InvalidConfig,
+            | R::NotAList { .. }
+            | R::Queue(_) => K::InvalidConfig,
             R::FormatLevel { .. } | R::FormatLevelNotRead { .. } | R::ProgramTooOld { .. } => {
                 K::UnsupportedVersion
             }

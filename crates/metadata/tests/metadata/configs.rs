@@ -2,6 +2,7 @@
 
 use towpath_metadata::ConfigOperation::{Append, Delete, Set, Subtract};
 use towpath_metadata::{ConfigChange, Reply, Request, Resource, ResourceKind};
+use towpath_model::Durability;
 
 use crate::support::{World, broker, group, told, topic};
 
@@ -303,6 +304,54 @@ fn a_new_topic_is_described_as_kafka_describes_it() {
     }
     let names = |name: &str| kafkas.iter().any(|kafka| kafka["name"] == name);
     let own: Vec<_> = ours.iter().map(|e| e.name()).filter(|name| !names(name)).collect();
-    let ours = ["durability", "retention.guard", "retention.guard.max.bytes"];
+    let ours = ["durability", "queue.enable", "retention.guard", "retention.guard.max.bytes"];
     assert_eq!(own, ours, "all others are Kafka's");
+}
+
+#[test]
+fn a_queue_stays_one_and_loses_no_records_by_its_configuration() {
+    let mut world = world();
+    let no = "InvalidConfig: Invalid value for configuration queue.enable: ";
+    let refused =
+        |told: String, why: &str| assert!(told.starts_with(&format!("{no}{why}")), "{told}");
+    let enable = ("queue.enable", Set, Some("true"));
+    let compact = ("cleanup.policy", Set, Some("compact,delete"));
+    let relaxed = ("durability", Set, Some("relaxed"));
+    let alter = |world: &mut World, changes: &[_]| told(world.alter(topic("t"), changes));
+    refused(alter(&mut world, &[enable, compact]), "with cleanup.policy=compact");
+    refused(alter(&mut world, &[enable, relaxed]), "with durability=relaxed");
+    assert_eq!(alter(&mut world, &[("queue.enable", Set, Some("false"))]), "()");
+    assert_eq!(alter(&mut world, &[("queue.enable", Set, Some(" TRUE "))]), "()");
+    assert!(world.image().effective_config(world.image().topic("t").unwrap()).queue_enable);
+
+    refused(alter(&mut world, &[("queue.enable", Set, Some("false"))]), "it stays true");
+    refused(alter(&mut world, &[("queue.enable", Delete, None)]), "it stays true");
+    refused(alter(&mut world, &[compact]), "with cleanup.policy=compact");
+    refused(alter(&mut world, &[relaxed]), "with durability=relaxed");
+    assert_eq!(alter(&mut world, &[("retention.ms", Set, Some("5"))]), "()");
+}
+
+#[test]
+fn what_brokers_are_told_for_all_topics_does_not_break_queues() {
+    let mut world = world();
+    world.create_named("u");
+    world.set(broker(""), "log.durability", "relaxed").unwrap();
+    world.alter(topic("t"), &[("queue.enable", Set, Some("true"))]).unwrap();
+    let of = |world: &World, name: &str| {
+        world.image().effective_config(world.image().topic(name).unwrap())
+    };
+    assert_eq!(of(&world, "u").durability, Durability::Relaxed);
+    assert_eq!(of(&world, "t").durability, Durability::Synced);
+    assert_eq!(
+        world.described(topic("t"), "durability"),
+        "synced Default; log.durability=synced Default"
+    );
+
+    world.set(broker(""), "log.cleanup.policy", "compact").unwrap();
+    assert!(!of(&world, "t").cleanup_policy.compact);
+    let told = told(world.alter(topic("u"), &[("queue.enable", Set, Some("true"))]));
+    assert!(
+        told.contains("with cleanup.policy=compact"),
+        "its records would begin to expire: {told}"
+    );
 }

@@ -88,6 +88,8 @@ pub struct TopicConfig {
     pub min_compaction_lag_ms: i64,
     /// `min.insync.replicas`, at least 1; may exceed the number of replicas.
     pub min_insync_replicas: u32,
+    /// `queue.enable`: each partition has a delivery log.
+    pub queue_enable: bool,
     /// `retention.bytes` of a partition; `None` is without limit.
     pub retention_bytes: Option<u64>,
     /// `retention.guard`.
@@ -139,6 +141,7 @@ impl TopicConfig {
             min_cleanable_dirty_ratio: read.fraction("min.cleanable.dirty.ratio"),
             min_compaction_lag_ms: read.long("min.compaction.lag.ms"),
             min_insync_replicas: read.int("min.insync.replicas"),
+            queue_enable: read.flag("queue.enable"),
             retention_bytes: u64::try_from(read.long("retention.bytes")).ok(),
             retention_guard: match read.text("retention.guard").as_ref() {
                 "off" => RetentionGuard::Off,
@@ -151,10 +154,7 @@ impl TopicConfig {
             segment_index_bytes: read.int("segment.index.bytes"),
             segment_jitter_ms: read.long("segment.jitter.ms"),
             segment_ms: read.long("segment.ms"),
-            unclean_leader_election: read
-                .text("unclean.leader.election.enable")
-                .trim()
-                .eq_ignore_ascii_case("true"),
+            unclean_leader_election: read.flag("unclean.leader.election.enable"),
         }
     }
 
@@ -188,6 +188,10 @@ impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
         (self.value_of)(property)
             .filter(|value| property.check(value).is_ok())
             .unwrap_or(Cow::Borrowed(property.default.unwrap_or_default()))
+    }
+
+    fn flag(&self, name: &'static str) -> bool {
+        self.text(name).trim().eq_ignore_ascii_case("true")
     }
 
     fn long(&self, name: &'static str) -> i64 {

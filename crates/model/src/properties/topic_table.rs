@@ -1,4 +1,4 @@
-//! The properties of topics: all 37 that Kafka 4.4 describes, and ours: `durability`,
+//! The properties of topics: all 37 that Kafka 4.4 describes, and ours: `durability`, `queue.enable`,
 //! `retention.guard` and `retention.guard.max.bytes`.
 
 use super::property::Unit::{Bytes, Count, Milliseconds};
@@ -223,6 +223,12 @@ pub(super) static TOPIC: &[Property] = &[
     )
     .synonyms(&["log.preallocate"])
     .otherwise("Segment files always grow ahead of the records, in doubling steps."),
+    Property::boolean(
+        "queue.enable",
+        "false",
+        "Whether the topic is worked as a queue: beside its records each partition then has a log of who was given which of them. It stays on until the topic is deleted, and does not go together with cleanup.policy=compact or durability=relaxed; of these two only what is set for the topic itself counts then.",
+    )
+    .example("true"),
     Property::long(
         "remote.copy.lag.bytes",
         "-1",

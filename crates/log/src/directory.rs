@@ -13,7 +13,7 @@ use crate::disk::{Disk, DiskFile, Space};
 use crate::error::{LogError, OpenError};
 use crate::identity::{self, Identity, LastStop};
 use crate::log::{Log, LogConfig};
-use crate::place::{FoundLog, LogPlace, METADATA, TOPICS, partition_of, topic_of};
+use crate::place::{FoundLog, LogPlace, METADATA, TOPICS, directory_name, partition_of, topic_of};
 use crate::recover::{self, Recovery};
 use crate::write_ahead::{self, Replayed, WriteAhead};
 
@@ -211,7 +211,7 @@ impl<D: Disk> DataDirectory<D> {
         &self.inner.identity
     }
 
-    /// Partitions of topics that have a directory.
+    /// Partitions of topics, and delivery logs, that have a directory.
     ///
     /// # Errors
     /// When the disk cannot be listed.
@@ -221,7 +221,7 @@ impl<D: Disk> DataDirectory<D> {
         for (topic, path) in topic_directories(&self.inner.disk, &topics)? {
             let names = self.inner.disk.list(&path).map_err(LogError::io("list", &path))?;
             for partition in names.iter().filter_map(|name| partition_of(name)) {
-                let path = path.join(partition.to_string());
+                let path = path.join(directory_name(partition));
                 found.push(FoundLog { topic, partition, path });
             }
         }
@@ -237,7 +237,7 @@ impl<D: Disk> DataDirectory<D> {
         let quarantine = self.inner.root.join(QUARANTINE);
         let topic = found.path.parent().and_then(Path::file_name).unwrap_or_default();
         let topic = topic.to_string_lossy();
-        let name = format!("{topic}-{}", found.partition);
+        let name = format!("{topic}-{}", directory_name(found.partition));
         self.check()?;
         let partition = TopicPartition { topic: found.topic, partition: found.partition };
         let _round = lock_of(&self.inner.round);
@@ -620,7 +620,7 @@ fn replay<D: Disk>(
         if partition == LogPlace::Metadata.partition() {
             return Some(root.join(METADATA));
         }
-        Some(topics.get(&partition.topic)?.join(partition.partition.to_string()))
+        Some(topics.get(&partition.topic)?.join(directory_name(partition.partition)))
     };
     let directory = root.join(WRITE_AHEAD);
     write_ahead::replay(disk, &directory, directory_id, shows_cached, path_of)

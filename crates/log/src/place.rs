@@ -8,6 +8,8 @@ use towpath_model::{Offset, PartitionIndex, TopicId, TopicName, TopicPartition, 
 const NAME_BYTES_MAX: usize = 200;
 /// Characters of a topic id.
 const ID_CHARACTERS: usize = 22;
+/// What the directory of a delivery log is called, behind the number of its partition.
+const DELIVERIES: &str = "-deliveries";
 
 /// The directory of all topics.
 pub(crate) const TOPICS: &str = "topics";
@@ -19,7 +21,7 @@ pub(crate) const METADATA: &str = "metadata";
 pub enum LogPlace {
     /// The metadata log.
     Metadata,
-    /// A partition of a topic.
+    /// A partition of a topic, or its delivery log.
     Partition {
         /// The topic's permanent id.
         topic: TopicId,
@@ -51,7 +53,7 @@ impl LogPlace {
             LogPlace::Partition { topic, name, partition } => {
                 let name = name.as_str();
                 let cut = &name[..name.len().min(NAME_BYTES_MAX)];
-                [TOPICS.to_owned(), format!("{cut}-{topic}"), partition.to_string()]
+                [TOPICS.to_owned(), format!("{cut}-{topic}"), directory_name(*partition)]
                     .iter()
                     .collect()
             }
@@ -80,11 +82,20 @@ pub(crate) fn topic_of(directory_name: &str) -> Option<TopicId> {
     id.parse().ok()
 }
 
-/// The partition a directory's name says, if it is one we wrote.
-pub(crate) fn partition_of(directory_name: &str) -> Option<PartitionIndex> {
-    let index: i32 = directory_name.parse().ok()?;
-    let is_ours = 0 <= index && index.to_string() == directory_name;
-    is_ours.then_some(PartitionIndex(index))
+/// The name of a partition's directory: its number; a delivery log lies beside its partition.
+pub(crate) fn directory_name(PartitionIndex(number): PartitionIndex) -> String {
+    if number < 0 { format!("{}{DELIVERIES}", !number) } else { number.to_string() }
+}
+
+/// The partition, or delivery log, that a directory's name says, if it is one we wrote.
+pub(crate) fn partition_of(name: &str) -> Option<PartitionIndex> {
+    let (digits, is_delivery_log) = match name.strip_suffix(DELIVERIES) {
+        Some(digits) => (digits, true),
+        None => (name, false),
+    };
+    let number: i32 = digits.parse().ok().filter(|number| 0 <= *number)?;
+    let partition = PartitionIndex(if is_delivery_log { !number } else { number });
+    (directory_name(partition) == name).then_some(partition)
 }
 
 /// Which file of a partition directory.
@@ -142,6 +153,11 @@ mod tests {
         assert_eq!(parts.next().and_then(partition_of), Some(PartitionIndex(12)));
         assert_eq!(partition_of("012"), None);
         assert_eq!(partition_of("-1"), None);
+        assert_eq!(directory_name(PartitionIndex(!12)), "12-deliveries");
+        assert_eq!(partition_of("12-deliveries"), Some(PartitionIndex(!12)));
+        assert_eq!(partition_of("012-deliveries"), None);
+        assert_eq!(partition_of("-1-deliveries"), None);
+        assert_eq!(partition_of("-deliveries"), None);
         assert_eq!(topic_of("short"), None);
     }
 

@@ -42,10 +42,6 @@ number! {
     BrokerEpoch(i64)
 }
 number! {
-    /// Which partition of a topic; the first is 0.
-    PartitionIndex(i32)
-}
-number! {
     /// Identity of an idempotent producer, given out by the cluster (KIP-98).
     ProducerId(i64)
 }
@@ -64,6 +60,22 @@ number! {
 number! {
     /// Names one waiting request inside one process, so that its answer finds it again.
     Token(u64)
+}
+
+/// Which partition of a topic; the first is 0. A negative number is the delivery log of a partition, by
+/// which it goes inside of brokers only: see [`TopicPartition::delivery_log`].
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub struct PartitionIndex(pub i32);
+
+impl fmt::Display for PartitionIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            number if number < 0 => write!(f, "{}-deliveries", !number),
+            number => number.fmt(f),
+        }
+    }
 }
 
 impl Offset {
@@ -111,6 +123,31 @@ pub struct TopicPartition {
     pub partition: PartitionIndex,
 }
 
+impl TopicPartition {
+    /// The delivery log of this partition: the log beside its records of who was given what, where its
+    /// topic is worked as a queue (ADR 0020). It goes by the complement of the partition's number, so
+    /// that the log, replication and peer messages need no second kind of id. Clients never see it.
+    #[must_use]
+    pub fn delivery_log(self) -> TopicPartition {
+        let PartitionIndex(number) = self.records().partition;
+        TopicPartition { partition: PartitionIndex(!number), ..self }
+    }
+
+    /// The partition whose log this is: of a delivery log the one beside it, of anything else itself.
+    /// What the metadata says of it holds for both.
+    #[must_use]
+    pub fn records(self) -> TopicPartition {
+        let PartitionIndex(number) = self.partition;
+        TopicPartition { partition: PartitionIndex(number.max(!number)), ..self }
+    }
+
+    /// Whether this is a delivery log.
+    #[must_use]
+    pub fn is_delivery_log(self) -> bool {
+        self.partition < PartitionIndex(0)
+    }
+}
+
 impl fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.topic, self.partition)
@@ -126,5 +163,19 @@ mod tests {
         assert_eq!(Sequence(i32::MAX).advance(1), Sequence(0));
         assert_eq!(Sequence(i32::MAX - 1).advance(3), Sequence(1));
         assert_eq!(Sequence(5).advance(2), Sequence(7));
+    }
+
+    #[test]
+    fn a_partition_and_its_delivery_log_name_each_other() {
+        let partition =
+            |number| TopicPartition { topic: TopicId::ZERO, partition: PartitionIndex(number) };
+        for (records, deliveries) in [(0, -1), (1, -2), (i32::MAX, i32::MIN)] {
+            let (records, deliveries) = (partition(records), partition(deliveries));
+            assert_eq!((records.delivery_log(), deliveries.records()), (deliveries, records));
+            assert_eq!((deliveries.delivery_log(), records.records()), (deliveries, records));
+            assert!(deliveries.is_delivery_log() && !records.is_delivery_log());
+        }
+        assert!(partition(-4).to_string().ends_with("-3-deliveries"));
+        assert!(partition(3).to_string().ends_with("-3"));
     }
 }

@@ -20,7 +20,7 @@ use crate::examine::{Examine, Expected};
 use crate::identity::{Identity, LastStop};
 use crate::index;
 use crate::log::{Log, LogConfig};
-use crate::place::{FileKind, LogPlace, METADATA, partition_of, topic_of};
+use crate::place::{FileKind, LogPlace, METADATA, directory_name, partition_of, topic_of};
 use crate::recover::Cut;
 use overlay::Overlay;
 
@@ -164,7 +164,7 @@ fn places<D: Disk>(disk: &D, root: &Path) -> Result<Vec<Place>, LogError> {
             // What names the directory is enough of the name.
             let Ok(known) = TopicName::new(&name) else { continue };
             let place = LogPlace::Partition { topic, name: known, partition };
-            found.push((place, Some(name.clone()), path.join(partition.to_string())));
+            found.push((place, Some(name.clone()), path.join(directory_name(partition))));
         }
     }
     Ok(found)

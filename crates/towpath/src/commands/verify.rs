@@ -66,7 +66,7 @@ fn report(found: &Verified) -> Report {
     );
     let mut problems = Table::new("problems", &["topic", "partition", "what", "where", "detail"]);
     for log in &found.logs {
-        let partition = || -> [Cell; 2] { [name_of(log).into(), log.partition.partition.0.into()] };
+        let partition = || -> [Cell; 2] { [name_of(log).into(), number_of(log)] };
         let [topic, index] = partition();
         logs.row(vec![
             topic,
@@ -104,6 +104,14 @@ fn count(number: u64) -> i64 {
 
 fn name_of(log: &VerifiedLog) -> String {
     log.topic.clone().unwrap_or_else(|| "(metadata)".to_owned())
+}
+
+/// A partition's number; of a delivery log a name.
+fn number_of(log: &VerifiedLog) -> Cell {
+    match log.partition.is_delivery_log() {
+        true => log.partition.partition.to_string().into(),
+        false => log.partition.partition.0.into(),
+    }
 }
 
 /// What, where, and what that means.

@@ -6,6 +6,7 @@
 //!                                   (driver syncs) ─▶ synced ──┘
 //! ```
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use towpath_coordinator::groups::{self, Groups, Readers};
@@ -435,6 +436,14 @@ impl Partition {
         let granted = self.leading().replica_asks(now, follower, position);
         self.settle(out);
         granted
+    }
+
+    /// Whoever another log of this partition may have brought into the in-sync set counts here too.
+    /// Nothing where this broker follows.
+    pub fn count_also(&mut self, brokers: &BTreeSet<BrokerId>) {
+        if let Role::Leading(leader) = &mut self.role {
+            leader.count_also(brokers);
+        }
     }
 
     /// Asks the controller for an in-sync set.

@@ -156,7 +156,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     fn begin_next(&self, config: &BrokerConfig, now: Now) -> Option<Running<D>> {
         let mut totals = CompactionTotals::default();
         let mut dirtiest: Option<(f64, Arc<Cell<D>>)> = None;
-        for cell in self.cells() {
+        for cell in self.cells().into_iter().filter(|cell| !cell.id.is_delivery_log()) {
             let mut slot = cell.lock();
             if slot.closed || slot.failed || !slot.config.cleanup_policy.compact {
                 continue;

@@ -9,7 +9,9 @@ use towpath_broker::{Output, Partition};
 use towpath_log::disk::{Disk, Space};
 use towpath_metadata::{Address, Image, Overrides, Role};
 use towpath_model::mutant::{self, Mutant};
-use towpath_model::{BrokerId, Now, PartitionIndex, Time, Token, TopicId, TopicPartition, Uuid};
+use towpath_model::{
+    BrokerId, KeyValue, Now, PartitionIndex, Time, Token, TopicId, TopicPartition, Uuid,
+};
 use towpath_records::{BatchBuilder, BatchHeader, Compression};
 
 use crate::cell::{Cell, Slot};
@@ -200,7 +202,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// In which data directory a led partition lies.
     pub fn volume_of(&self, id: TopicPartition) -> Option<VolumeIndex> {
-        self.cell(id).map(|cell| cell.volume)
+        self.records_cell(id).map(|cell| cell.volume)
     }
 
     pub(crate) fn first(&self) -> &Volume<D> {
@@ -215,13 +217,29 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.cells.read().expect("no panic holds the map").get(&id).cloned()
     }
 
+    /// As [`Driver::cell`], for what clients ask: a delivery log is not there for them, by whatever number
+    /// they ask for it.
+    pub(crate) fn records_cell(&self, id: TopicPartition) -> Option<Arc<Cell<D>>> {
+        if id.is_delivery_log() { None } else { self.cell(id) }
+    }
+
+    /// Every log that is open here, delivery logs among them.
     pub(crate) fn cells(&self) -> Vec<Arc<Cell<D>>> {
         self.cells.read().expect("no panic holds the map").values().cloned().collect()
     }
 
-    /// The cells of one topic, in order of their index.
+    /// The partitions of one topic, in order of their index, without delivery logs.
     pub(crate) fn cells_of(&self, topic: TopicId) -> Vec<Arc<Cell<D>>> {
-        let first = TopicPartition { topic, partition: PartitionIndex(0) };
+        self.cells_from(topic, PartitionIndex(0))
+    }
+
+    /// The partitions of one topic, and their delivery logs.
+    pub(crate) fn logs_of_topic(&self, topic: TopicId) -> Vec<Arc<Cell<D>>> {
+        self.cells_from(topic, PartitionIndex(i32::MIN))
+    }
+
+    fn cells_from(&self, topic: TopicId, first: PartitionIndex) -> Vec<Arc<Cell<D>>> {
+        let first = TopicPartition { topic, partition: first };
         let last = TopicPartition { topic, partition: PartitionIndex(i32::MAX) };
         let cells = self.cells.read().expect("no panic holds the map");
         cells.range(first..=last).map(|(_, cell)| Arc::clone(cell)).collect()
@@ -290,6 +308,21 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             return;
         };
         let Output::Append(records) = out.remove(at) else { unreachable!("just matched") };
+        if !self.append_records(cell, slot, now, &records, out) {
+            slot.partition.records_not_appended(out);
+        }
+    }
+
+    /// Appends records of this broker's own, as one batch; says whether they are written. Space that is
+    /// kept back is theirs.
+    pub(crate) fn append_records(
+        &self,
+        cell: &Arc<Cell<D>>,
+        slot: &mut Slot<D>,
+        now: Now,
+        records: &[KeyValue],
+        out: &mut Vec<Output>,
+    ) -> bool {
         let end = slot.partition.log_end_offset();
         let mut builder = BatchBuilder::new(Compression::None, now.wall);
         let fits = records.iter().all(|record| {
@@ -331,9 +364,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
             };
         slot.retry_at = (!written).then_some(now.time + RETRY_AFTER);
-        if !written {
-            slot.partition.records_not_appended(out);
-        }
+        written
     }
 
     /// Puts the partition on the list of the next sync round.
@@ -402,7 +433,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         id: TopicPartition,
         read: impl FnOnce(&Partition) -> R,
     ) -> Option<R> {
-        let cell = self.cell(id)?;
+        let cell = self.records_cell(id)?;
         let slot = self.lock_in_time(&cell)?;
         slot.leads().then(|| read(&slot.partition))
     }

@@ -134,7 +134,7 @@ pub(crate) fn refused(error: &LogError) -> FetchRefusal {
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub(crate) fn led(&self, id: TopicPartition) -> Result<Arc<Cell<D>>, FetchRefusal> {
-        self.cell(id).ok_or_else(|| match self.offline(id) {
+        self.records_cell(id).ok_or_else(|| match self.offline(id) {
             Some(offline) => FetchRefusal::Offline(offline.to_string()),
             None => FetchRefusal::NotLeader,
         })
@@ -306,14 +306,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         condition: Condition,
         is_served: impl FnOnce(&Slot<D>) -> bool,
     ) -> bool {
-        let Some(cell) = self.cell(id) else { return true };
+        let Some(cell) = self.records_cell(id) else { return true };
         let Some(mut slot) = self.lock_in_time(&cell) else { return true };
         !is_served(&slot) || slot.partition.watch(token, condition)
     }
 
     /// Gives up a [`Driver::watch`].
     pub fn unwatch(&self, id: TopicPartition, token: Token, condition: Condition) {
-        let Some(cell) = self.cell(id) else { return };
+        let Some(cell) = self.records_cell(id) else { return };
         // Where it cannot be given up, it ends with the first thing that happens there.
         if let Some(mut slot) = self.lock_in_time(&cell) {
             slot.partition.unwatch(token, condition);

@@ -46,7 +46,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         for cell in self.cells() {
             let bytes = self.lock_in_time(&cell).map_or(0, |slot| slot.log.size_bytes());
             let here = stored.entry(cell.volume).or_default();
-            here.replicas += 1;
+            here.replicas += usize::from(!cell.id.is_delivery_log());
             here.bytes += bytes;
         }
         stored

@@ -84,7 +84,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let mut lags = Lags { rows: Vec::new(), omitted };
         for ((topic, partition), readers) in found {
             let Some((id, name, config)) = self.topic_for_lag(&topic) else { continue };
-            let cell = self.cell(TopicPartition { topic: id, partition });
+            let cell = self.records_cell(TopicPartition { topic: id, partition });
             let limits = self.limits(id, &config);
             for (group, reader) in readers.into_iter().filter(|(_, reader)| reader.reads(id)) {
                 let here = cell
@@ -106,7 +106,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         committed: Offset,
     ) -> Option<(Standing, Lag)> {
         let (id, _, config) = self.topic_for_lag(topic)?;
-        let cell = self.cell(TopicPartition { topic: id, partition })?;
+        let cell = self.records_cell(TopicPartition { topic: id, partition })?;
         let now = self.clock.now().wall;
         lag_in(&cell.lock(), now, committed, &self.limits(id, &config))
     }

@@ -155,6 +155,14 @@ impl Found {
         Ok(Found { places, topics })
     }
 
+    /// Directories in which a partition or its delivery log was found.
+    fn places_of(&self, id: TopicPartition) -> Vec<VolumeIndex> {
+        let logs = [id, id.delivery_log()];
+        let found: BTreeSet<_> =
+            logs.iter().filter_map(|log| self.places.get(log)).flatten().copied().collect();
+        found.into_iter().collect()
+    }
+
     fn is_old(&self, id: TopicPartition) -> bool {
         let count = self.topics.get(&id.topic).copied().unwrap_or_default();
         usize::try_from(id.partition.0).is_ok_and(|index| index < count)
@@ -162,11 +170,12 @@ impl Found {
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    /// Where a partition lies that is about to be led.
+    /// Where a partition lies that is about to be led. Its delivery log lies in the same directory: where
+    /// the two are found in different ones, somebody has moved them.
     pub(crate) fn located(&self, id: TopicPartition, is_internal: bool) -> Located {
         let is_ignored = mutant::is_on(Mutant::MissingBegunAnew);
         let is_somewhere_else = || !self.missing.is_empty() && self.found.is_old(id) && !is_ignored;
-        match self.found.places.get(&id).map_or(&[][..], Vec::as_slice) {
+        match self.found.places_of(id).as_slice() {
             [index] => Located::In(*index),
             // The first directory is there, and internal topics are nowhere else.
             [] if is_internal || !is_somewhere_else() => Located::Nowhere,

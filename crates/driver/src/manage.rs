@@ -12,6 +12,7 @@ use towpath_model::{Durability, Offset, Token, TopicId, TopicName, TopicPartitio
 
 use crate::cell::Cell;
 use crate::driver::Driver;
+use crate::pair::logs_of;
 use crate::recover::producers_at_risk;
 use crate::replicas::min_in_sync;
 use crate::stall::Deferred;
@@ -154,8 +155,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    /// The records go from the disk in the next upkeep: until then who reads them may go on.
+    /// The records go from the disk in the next upkeep, and deliveries with them: until then who reads
+    /// them may go on.
     pub(crate) fn forget_partition(&self, id: TopicPartition) {
+        logs_of(id, true).into_iter().for_each(|log| self.forget_log(log));
+        self.delete_offline(id);
+    }
+
+    fn forget_log(&self, id: TopicPartition) {
         let removed = {
             let mut cells = self.cells.write().expect("no panic holds the map");
             let removed = cells.remove(&id);
@@ -164,7 +171,6 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             removed
         };
-        self.delete_offline(id);
         if let Some(cell) = removed {
             let is_closed = self.step_soon(&cell, |slot, _, out| {
                 slot.closed = true;
@@ -189,9 +195,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 mins.collect::<BTreeMap<_, _>>(),
             )
         };
-        for cell in self.cells_of(topic) {
+        for cell in self.logs_of_topic(topic) {
             let id = cell.id;
-            let Some(min) = mins.get(&id).copied() else { continue };
+            let Some(min) = mins.get(&id.records()).copied() else { continue };
             let is_done =
                 self.step_soon(&cell, |slot, _, out| slot.configure(id, &config, min, out));
             if !is_done {
@@ -202,6 +208,30 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             // What was appended while the topic was relaxed waits for the upkeep; whoever repeats
             // it, or appends behind it, now waits for the disk.
             self.volumes.iter().for_each(|volume| self.want_flush(volume));
+        }
+        if config.queue_enable {
+            self.open_delivery_logs(topic);
+        }
+    }
+
+    /// A topic may have become a queue: its partitions here get their delivery logs, empty ones.
+    pub(crate) fn open_delivery_logs(&self, topic: TopicId) {
+        if self.broker_epoch().is_none() {
+            return;
+        }
+        // Whoever opens partitions holds the image, so that nobody opens one twice.
+        let image = self.image.write().expect("no panic holds the image");
+        let Some(topic) = image.topic_by_id(topic) else { return };
+        for (id, _) in topic.numbered() {
+            let Some(records) = self.cell(id) else { continue };
+            if self.cell(id.delivery_log()).is_some() {
+                continue;
+            }
+            if self.is_stalled(self.volume(records.volume)) {
+                self.defer(records.volume, Deferred::Configure(records));
+            } else {
+                self.open_changed(&image, id);
+            }
         }
     }
 
@@ -216,7 +246,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         id: TopicPartition,
         before: Option<Offset>,
     ) -> Result<Offset, DeleteRecordsRefusal> {
-        let cell = self.cell(id).ok_or_else(|| match self.offline(id) {
+        let cell = self.records_cell(id).ok_or_else(|| match self.offline(id) {
             Some(offline) => DeleteRecordsRefusal::Offline(offline.to_string()),
             None => DeleteRecordsRefusal::NotLeader,
         })?;
@@ -272,10 +302,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    /// Bytes that a partition's log takes on disk.
+    /// Bytes that a partition takes on disk, its delivery log included.
     pub fn size_bytes(&self, id: TopicPartition) -> Option<u64> {
-        let cell = self.cell(id)?;
-        let slot = self.lock_in_time(&cell)?;
-        Some(slot.log.size_bytes())
+        let cell = self.records_cell(id)?;
+        let records = self.lock_in_time(&cell)?.log.size_bytes();
+        let deliveries = self.cell(id.delivery_log()).and_then(|cell| {
+            let slot = self.lock_in_time(&cell)?;
+            Some(slot.log.size_bytes())
+        });
+        Some(records + deliveries.unwrap_or(0))
     }
 }

@@ -10,6 +10,7 @@ use towpath_model::{TopicName, TopicPartition};
 
 use crate::driver::Driver;
 use crate::open::place_of;
+use crate::pair::logs_of;
 use crate::world::{Clock, Net};
 
 /// A partition that is not served.
@@ -58,9 +59,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let removed = self.offline.lock().expect("no panic holds the list").remove(&id);
         let Some(Offline { topic, .. }) = removed else { return };
         // Where it may lie; in a directory that is missing, the start that finds it removes it.
-        for volume in &self.volumes {
-            if let Err(error) = volume.directory.delete_log(place_of(id, &topic)) {
-                tracing::warn!(%topic, partition = %id.partition, %error,
+        let everywhere = self
+            .volumes
+            .iter()
+            .flat_map(|volume| logs_of(id, true).into_iter().map(move |log| (volume, log)));
+        for (volume, log) in everywhere {
+            if let Err(error) = volume.directory.delete_log(place_of(log, &topic)) {
+                tracing::warn!(%topic, partition = %log.partition, %error,
                     "a deleted topic's files could not be removed; the next start tries again");
             }
         }

@@ -20,6 +20,7 @@ use crate::cell::Cell;
 use crate::config::{NewestConfig, log_config};
 use crate::driver::{Driver, Settings};
 use crate::locate::{Found, Located, open_others};
+use crate::pair::{lock_order, logs_of};
 use crate::quorum::{Opened, Station};
 use crate::recover::{Held, RecoverError, follow, lead, state_of_topic};
 use crate::replicas::{Feeds, InSyncChanges, Throttle, Watched, min_in_sync, resume_after_loss};
@@ -320,8 +321,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Brings everything in line with an image that came as a whole.
     pub(crate) fn follow_whole_image(&self) {
         let image = self.image().clone();
-        let ids: Vec<TopicPartition> = self.cells().iter().map(|cell| cell.id).collect();
-        ids.into_iter().for_each(|id| self.follow_image(id));
+        let ids = self.cells().into_iter().map(|cell| cell.id);
+        ids.filter(|id| !id.is_delivery_log()).for_each(|id| self.follow_image(id));
         for topic in image.topics() {
             self.reconfigure(topic.id);
         }
@@ -348,8 +349,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         failed.into_values().next().map_or(Ok(()), Err)
     }
 
-    /// Opens a partition of `topic` if this broker holds a replica and has not opened it yet. Where it
-    /// leads, its state has begun to lead before anybody can ask it.
+    /// Opens a partition of `topic`, and the delivery log of a queue's, if this broker holds a replica and
+    /// has not opened it yet; one of the two alone is not served. Where it leads, its state has begun to
+    /// lead before anybody can ask it.
     pub(crate) fn open_if_held(
         &self,
         image: &Image,
@@ -359,12 +361,18 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let id = TopicPartition { topic: topic.id, partition };
         let at = usize::try_from(partition.0).unwrap_or(usize::MAX);
         let Some(state) = topic.partitions.get(at) else { return Ok(()) };
-        let is_leaving = || self.leaving.lock().expect("no panic holds the list").contains(&id);
+        let mut unopened = logs_of(id, topic.is_queue());
+        unopened.retain(|log| self.cell(*log).is_none());
         let is_held = state.replicas.contains(&self.settings.broker_id);
-        if !is_held || self.cell(id).is_some() || is_leaving() {
+        if !is_held || unopened.is_empty() || self.is_leaving(id) {
             return Ok(());
         }
-        let volume = match self.located(id, topic.internal) {
+        let records = self.cell(id);
+        let located = match &records {
+            Some(records) => Located::In(records.volume),
+            None => self.located(id, topic.internal),
+        };
+        let volume = match located {
             Located::In(volume) => volume,
             Located::Nowhere => self.place_for_new(topic.internal),
             Located::Unknown(reason) => {
@@ -373,11 +381,18 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
         };
         let config = self.newest_config.shared(image.effective_config(topic));
-        let opened = self.open_partition(id, volume, image, topic, state, &config);
-        let cell = match opened {
-            Ok(cell) => cell,
-            Err(error) if error.is_of_one_partition() => {
+        let opened = unopened
+            .into_iter()
+            .map(|log| self.open_log(log, volume, image, topic, state, &config))
+            .collect();
+        let opened: Vec<Arc<Cell<D>>> = match opened {
+            Ok(opened) => opened,
+            Err(error) if RecoverError::is_of_one_partition(&error) => {
                 self.take_offline(id, topic.name.clone(), &error.to_string());
+                if records.is_some() {
+                    // Records without deliveries are no replica: it is copied anew, if it can be.
+                    self.suspect(id);
+                }
                 return Ok(());
             }
             Err(source) => {
@@ -385,28 +400,54 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
         };
         self.back_online(id);
-        self.volume(volume).partitions.fetch_add(1, Ordering::Relaxed);
-        if !topic.internal {
-            self.volume(volume).placed.fetch_add(1, Ordering::Relaxed);
+        if records.is_none() {
+            self.volume(volume).partitions.fetch_add(1, Ordering::Relaxed);
+            if !topic.internal {
+                self.volume(volume).placed.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        let leads = cell.lock().leads();
-        if leads {
-            self.resume(&cell);
+        for cell in &opened {
+            let leads = cell.lock().leads();
+            if leads {
+                self.resume(cell);
+            }
         }
-        self.cells.write().expect("no panic holds the map").insert(id, Arc::clone(&cell));
-        // The timer passes over a deadline of a partition that it does not find.
-        let mut slot = cell.lock();
-        slot.scheduled = slot.next_deadline();
-        self.schedule(id, slot.scheduled);
-        drop(slot);
-        if leads {
-            self.hear_early(id);
+        self.show_opened(records.as_ref(), &opened);
+        for cell in &opened {
+            // The timer passes over a deadline of a partition that it does not find.
+            let mut slot = cell.lock();
+            slot.scheduled = slot.next_deadline();
+            self.schedule(cell.id, slot.scheduled);
+            let leads = slot.leads();
+            drop(slot);
+            if leads {
+                self.hear_early(cell.id);
+            }
+            self.ask_leader_of(cell, state.leader);
         }
-        self.ask_leader_of(&cell, state.leader);
         Ok(())
     }
 
-    fn open_partition(
+    /// From now on these logs are found. `records` have been open before, where only their delivery log
+    /// was opened: whoever may be in sync there by now, because this leader has asked for it, counts for
+    /// the deliveries too, and their lock keeps anybody from asking for more meanwhile.
+    fn show_opened(&self, records: Option<&Arc<Cell<D>>>, opened: &[Arc<Cell<D>>]) {
+        let records = records.map(|records| records.lock());
+        if let Some(leader) = records.as_ref().and_then(|records| records.partition.leader()) {
+            let counts = leader.maximal_in_sync();
+            opened.iter().for_each(|cell| cell.lock().partition.count_also(&counts));
+        }
+        let mut cells = self.cells.write().expect("no panic holds the map");
+        cells.extend(opened.iter().map(|cell| (cell.id, Arc::clone(cell))));
+    }
+
+    /// Files of this partition, or of its delivery log, are about to be removed.
+    fn is_leaving(&self, id: TopicPartition) -> bool {
+        let leaving = self.leaving.lock().expect("no panic holds the list");
+        leaving.contains(&id) || leaving.contains(&id.delivery_log())
+    }
+
+    fn open_log(
         &self,
         id: TopicPartition,
         volume: VolumeIndex,
@@ -428,6 +469,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let min_in_sync = min_in_sync(image, topic, partition);
         let held = Held { id, me, partition, config, min_in_sync, producers_max };
         let partition = if partition.leader == Some(me) {
+            // A delivery log that is lost begins anew, and empty.
             resume_after_loss(&mut log, image.resumes_at(id))?;
             let state = state_of_topic(&topic.name, &broker_config, &log)?;
             lead(&held, state, &log, self.clock.now())?
@@ -456,7 +498,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 let id = TopicPartition { topic: found.topic, partition: found.partition };
                 let directory = &volume.directory;
                 if let Some(topic) = image.topic_by_id(found.topic) {
-                    let at = usize::try_from(found.partition.0).unwrap_or(usize::MAX);
+                    let at = usize::try_from(id.records().partition.0).unwrap_or(usize::MAX);
                     let me = self.settings.broker_id;
                     if topic.partitions.get(at).is_some_and(|held| !held.replicas.contains(&me)) {
                         let place = place_of(id, &topic.name);
@@ -467,7 +509,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 if self.cell(id).is_some() {
                     continue;
                 }
-                if let Some(name) = removed.get(&id)
+                if let Some(name) = removed.get(&id.records())
                     && !mutant::is_on(Mutant::DeletionNotFinished)
                 {
                     directory.delete_log(place_of(id, name)).map_err(OpenError::storage)?;
@@ -508,8 +550,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     fn close_volume(&self, volume: &Volume<D>, cells: &[Arc<Cell<D>>]) -> Result<(), LogError> {
-        let here = cells.iter().filter(|cell| cell.volume == volume.index);
-        let mut slots: Vec<_> = here.map(|cell| cell.lock()).collect();
+        let mut here: Vec<_> = cells.iter().filter(|cell| cell.volume == volume.index).collect();
+        here.sort_unstable_by_key(|cell| lock_order(cell.id));
+        let mut slots: Vec<_> = here.into_iter().map(|cell| cell.lock()).collect();
         let mut quorum = (volume.index == VolumeIndex::FIRST).then(|| self.quorum.lock());
         let metadata = quorum.iter_mut().map(|slot| &mut slot.log);
         volume.directory.close(slots.iter_mut().map(|slot| &mut slot.log).chain(metadata))

@@ -93,7 +93,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         acks: Acks,
         token: Token,
     ) -> Result<Produced, ProduceFailure> {
-        let cell = self.cell(id).ok_or_else(|| match self.offline(id) {
+        let cell = self.records_cell(id).ok_or_else(|| match self.offline(id) {
             Some(offline) => ProduceFailure::Offline(offline.to_string()),
             None => ProduceFailure::NotLeader,
         })?;

@@ -19,6 +19,7 @@ use towpath_replication::{
 
 use crate::cell::Slot;
 use crate::config::{groups_config, publishers_config};
+use crate::replicas::in_sync_of;
 
 /// Why a log's state cannot be rebuilt.
 #[derive(Debug, thiserror::Error)]
@@ -128,7 +129,7 @@ pub(crate) fn lead<D: Disk>(
         partition_epoch: partition.partition_epoch,
         begun_at: now.time,
         replicas: partition.replicas.clone(),
-        in_sync: partition.in_sync.iter().copied().collect(),
+        in_sync: in_sync_of(id, partition),
         min_insync_replicas: held.min_in_sync,
         durability: config.durability,
         log_start_offset: log.log_start_offset(),

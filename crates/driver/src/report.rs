@@ -32,7 +32,7 @@ pub struct Traffic {
 pub struct PartitionReport {
     /// Its lines.
     pub position: Position,
-    /// Bytes that its log takes on disk.
+    /// Bytes that it takes on disk, its delivery log included.
     pub size_bytes: u64,
     /// What went through it.
     pub traffic: Traffic,
@@ -60,19 +60,18 @@ fn traffic_of(counted: &Counted) -> Traffic {
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// A partition, if it is led here.
     pub fn report(&self, id: TopicPartition) -> Option<PartitionReport> {
-        let cell = self.cell(id)?;
-        let slot = cell.lock();
-        let (position, size_bytes) = (slot.position(), slot.log.size_bytes());
-        if !slot.leads() {
-            return None;
-        }
-        drop(slot);
+        let cell = self.records_cell(id)?;
+        let position = {
+            let slot = cell.lock();
+            slot.leads().then(|| slot.position())?
+        };
+        let size_bytes = self.size_bytes(id)?;
         Some(PartitionReport { position, size_bytes, traffic: traffic_of(&cell.counted) })
     }
 
     /// What went through a partition that is open here.
     pub fn traffic(&self, id: TopicPartition) -> Option<Traffic> {
-        self.cell(id).map(|cell| traffic_of(&cell.counted))
+        self.records_cell(id).map(|cell| traffic_of(&cell.counted))
     }
 
     /// Every group here. As it is, committed or not: for numbers that people watch.

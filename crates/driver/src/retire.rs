@@ -80,7 +80,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Rolls and retires what is due, topic by topic.
     pub(crate) fn retire_all(&self, now: Now) {
         let mut topics: BTreeMap<TopicId, Vec<Arc<Cell<D>>>> = BTreeMap::new();
-        for cell in self.cells() {
+        // What goes from a delivery log whoever folds it says, never its age or size.
+        for cell in self.cells().into_iter().filter(|cell| !cell.id.is_delivery_log()) {
             topics.entry(cell.id.topic).or_default().push(cell);
         }
         let mut book = self.guard_book.lock().expect("no panic holds the book");

@@ -98,13 +98,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     let config = {
                         let image = self.image();
                         let topic = image.topic_by_id(cell.id.topic);
-                        topic.zip(image.partition(cell.id)).map(|(topic, state)| {
+                        topic.zip(image.partition(cell.id.records())).map(|(topic, state)| {
                             let min = min_in_sync(&image, topic, state);
                             (self.newest_config.shared(image.effective_config(topic)), min)
                         })
                     };
                     if let Some((config, min)) = config {
                         self.step(&cell, |slot, _, out| slot.configure(cell.id, &config, min, out));
+                        if config.queue_enable {
+                            self.open_delivery_logs(cell.id.topic);
+                        }
                     }
                 }
                 Deferred::Retire(cell, verdict, at) => {

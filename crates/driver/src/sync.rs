@@ -260,9 +260,18 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         slot.failed || self.volume(cell.volume).directory.is_failed()
     }
 
-    /// The partition takes no writes any more; who waits for it is told why. A state cannot be asked
-    /// either: what it would say may rest on records that are lost.
+    /// The partition takes no writes any more, neither records nor deliveries: a replica holds both or
+    /// counts for none.
     fn fail(&self, cell: &Arc<Cell<D>>) {
+        self.fail_log(cell);
+        if let Some(other) = self.other_log(cell) {
+            self.fail_log(&other);
+        }
+    }
+
+    /// Who waits for a log is told why. A state cannot be asked either: what it would say may rest on
+    /// records that are lost.
+    fn fail_log(&self, cell: &Arc<Cell<D>>) {
         self.step(cell, |slot, _, out| {
             let is_first_news = !slot.closed && !std::mem::replace(&mut slot.failed, true);
             if is_first_news {

@@ -196,9 +196,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 volume.doomed.lock().expect("no panic holds the list").push(still_used);
                 continue;
             }
-            volume.partitions.fetch_sub(1, Ordering::Relaxed);
-            if !towpath_model::is_internal_topic(topic.as_str()) {
-                volume.placed.fetch_sub(1, Ordering::Relaxed);
+            if !id.is_delivery_log() {
+                volume.partitions.fetch_sub(1, Ordering::Relaxed);
+                if !towpath_model::is_internal_topic(topic.as_str()) {
+                    volume.placed.fetch_sub(1, Ordering::Relaxed);
+                }
             }
             if let Err(error) = volume.directory.delete_log(place_of(id, &topic)) {
                 tracing::warn!(%topic, partition = %id.partition, %error,

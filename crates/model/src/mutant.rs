@@ -168,6 +168,12 @@ mutants! {
     NoDivergenceCheck = "no-divergence-check",
     /// A follower joins the in-sync set before it has what is committed.
     ExpandEarly = "expand-early",
+    /// Who is in sync is judged by a queue's records alone, whatever a follower lacks of its deliveries.
+    InSyncByRecords = "in-sync-by-records",
+    /// Whoever is asked for as in sync counts for a queue's records, and not for its deliveries.
+    AskedForInOneLog = "asked-for-in-one-log",
+    /// The high watermark of a delivery log passes what a follower lacks of it.
+    DeliveriesCommittedAlone = "deliveries-committed-alone",
     /// The high watermark does not wait for those whom the controller may have let in (KIP-497).
     NoMaximalIsr = "no-maximal-isr",
     /// A refused expansion stops counting, although a copy of the request may still be accepted.

@@ -183,7 +183,7 @@ impl World {
                 let stall = Duration::from_secs(words.number("stall").unwrap() as u64);
                 let fenced = words.number("fenced");
                 let is_eligible = |of: Incarnation| Some(i64::from(of.broker.0)) != fenced;
-                match self.leader().judged_in_sync(now, stall, is_eligible) {
+                match self.leader().judged_in_sync(None, now, stall, is_eligible) {
                     Some(judged) => {
                         let followers = judged.followers.keys().copied();
                         let all = std::iter::once(BrokerId(1)).chain(followers).collect();

@@ -59,6 +59,9 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         | M::PositionToldOnce
         | M::OldLeaderGoesOn
         | M::DurableToldEarly => vec![by("cluster", 100)],
+        M::InSyncByRecords | M::AskedForInOneLog | M::DeliveriesCommittedAlone => {
+            vec![by("cluster", 1000)]
+        }
         M::DamageCut | M::ScrubPassesOver => vec![by("rot", 500)],
         M::TombstoneDroppedEarly
         | M::NewestRecordDropped

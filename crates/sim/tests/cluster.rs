@@ -25,6 +25,9 @@ use towpath_replication::Acks;
 use towpath_sim::disk::SimDisk;
 use towpath_sim::trace::Trace;
 
+#[path = "cluster/deliveries.rs"]
+mod deliveries;
+
 #[derive(Clone, Default)]
 struct TestClock(Arc<Mutex<u64>>);
 
@@ -81,6 +84,8 @@ struct Cluster {
     brokers: BTreeMap<BrokerId, Broker>,
     /// Whose disk takes writes and makes nothing durable.
     stalled: Option<BrokerId>,
+    /// Who gets no answers about which log.
+    starved: Option<(BrokerId, TopicPartition)>,
     tokens: u64,
 }
 
@@ -101,6 +106,7 @@ impl Cluster {
             post: Post::default(),
             brokers: BTreeMap::new(),
             stalled: None,
+            starved: None,
             tokens: 0,
         };
         for broker in BROKERS {
@@ -194,7 +200,9 @@ impl Cluster {
                     true => self.driver(from).next_records(to, 1 << 20, true),
                     false => NextRecords::Nothing,
                 } {
-                    let answers = answers.into_iter().map(|portion| portion.read().unwrap());
+                    let is_lost = |log| self.starved == Some((to, log));
+                    let answers = answers.into_iter().filter(|portion| !is_lost(portion.partition));
+                    let answers = answers.map(|portion| portion.read().unwrap());
                     self.driver(to).receive_records(from, answers.collect());
                 }
             }

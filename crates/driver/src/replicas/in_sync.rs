@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use towpath_log::disk::Disk;
 use towpath_metadata::{AlterPartitions, ProposedInSync, Reply, Request};
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{BrokerEpoch, BrokerId, LeaderEpoch, Now, Time, TopicPartition};
 use towpath_replication::{InSyncProposal, Incarnation};
 
 use crate::cell::{Cell, Slot};
 use crate::driver::Driver;
+use crate::pair::{Pair, logs_of};
 use crate::quorum::FIRST_PROPOSAL;
 use crate::world::{Clock, Delivery, Net};
 
@@ -98,12 +100,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             if changes.len() == PROPOSALS_MAX {
                 return true;
             }
-            let Some(mut slot) = self.lock_in_time(cell) else { return true };
-            if has_others {
-                changes.extend(self.proposal_of(cell.id, &mut slot, now, stall, &active));
-            }
-            slot.watched = slot.has_followers_to_watch();
-            slot.watched
+            let looked_at = self.with_pair(cell, |mut pair| {
+                if has_others {
+                    changes.extend(self.proposal_of(&mut pair, now, stall, &active));
+                }
+                let slot = pair.slot(cell.id);
+                slot.watched = slot.has_followers_to_watch();
+                slot.watched
+            });
+            looked_at.unwrap_or_else(|| self.cell(cell.id.records()).is_some())
         });
         self.watched.put_back(watched);
         if changes.is_empty() {
@@ -122,10 +127,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.ask_for_myself(number, Request::AlterPartitions(request));
     }
 
+    /// What is asked for of one partition, by what both of its logs say; both of them count those who are
+    /// asked for before anybody hears of it.
     fn proposal_of(
         &self,
-        id: TopicPartition,
-        slot: &mut Slot<D>,
+        pair: &mut Pair<'_, D>,
         now: Now,
         stall: Duration,
         active: &BTreeMap<BrokerId, (i64, bool)>,
@@ -135,6 +141,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 .get(&inc.broker)
                 .is_some_and(|(epoch, is_active)| BrokerEpoch(*epoch) == inc.epoch && *is_active)
         };
+        if pair.lacks_deliveries() {
+            return None;
+        }
+        let id = pair.id;
+        let deliveries = match &pair.deliveries {
+            Some(slot) => Some(slot.leader().ok()?),
+            None => None,
+        };
+        let slot = &mut *pair.records;
         let leader = slot.leader().ok()?;
         if leader.followers().next().is_none() || slot.failed {
             return None;
@@ -147,8 +162,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 proposal.clone()
             }
             None => {
-                let proposal = leader.judged_in_sync(now, stall, is_eligible)?;
+                let proposal = leader.judged_in_sync(deliveries, now, stall, is_eligible)?;
                 slot.partition.propose_in_sync(proposal.clone());
+                if let Some(deliveries) = pair.deliveries.as_deref_mut()
+                    && !mutant::is_on(Mutant::AskedForInOneLog)
+                {
+                    deliveries.partition.propose_in_sync(proposal.clone());
+                }
                 proposal
             }
         };
@@ -198,16 +218,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             else {
                 continue;
             };
-            let Some(cell) = self.cell(id) else { continue };
-            let mut slot = cell.lock();
-            let is_still_asked = slot.leader().is_ok_and(|leader| {
-                leader.leader_epoch() == leader_epoch
-                    && leader.proposal().is_some_and(|p| p.partition_epoch == partition_epoch)
-            });
-            if is_still_asked {
-                tracing::debug!(topic = %cell.topic, partition = %id.partition, %refusal,
-                    "the controller does not agree on who is in sync");
-                slot.partition.proposal_refused();
+            for cell in logs_of(id, true).into_iter().filter_map(|log| self.cell(log)) {
+                let mut slot = cell.lock();
+                let is_still_asked = slot.leader().is_ok_and(|leader| {
+                    leader.leader_epoch() == leader_epoch
+                        && leader.proposal().is_some_and(|p| p.partition_epoch == partition_epoch)
+                });
+                if is_still_asked {
+                    tracing::debug!(topic = %cell.topic, partition = %cell.id.partition, %refusal,
+                        "the controller does not agree on who is in sync");
+                    slot.partition.proposal_refused();
+                }
             }
         }
     }

@@ -45,7 +45,7 @@ pub(crate) use readers::RemoteReaders;
 pub(crate) use repair::Suspects;
 pub(crate) use report::InSyncChanges;
 pub use report::ReplicationReport;
-pub(crate) use roles::{min_in_sync, resume_after_loss};
+pub(crate) use roles::{in_sync_of, min_in_sync, resume_after_loss};
 pub(crate) use throttle::Throttle;
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {

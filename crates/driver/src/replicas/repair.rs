@@ -38,9 +38,9 @@ pub(crate) struct Suspects {
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    /// Records of this partition cannot be read.
+    /// Records of this log cannot be read: its partition is doubted, whichever of its logs it is.
     pub(crate) fn suspect(&self, id: TopicPartition) {
-        self.suspects.lock().expect("no panic holds the suspects").partitions.insert(id);
+        self.suspects.lock().expect("no panic holds the suspects").partitions.insert(id.records());
     }
 
     /// Asks to be done without, or copies anew.
@@ -81,8 +81,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    /// Drops a damaged replica, if a leadership begins under which it counts for nothing; says whether
-    /// it did.
+    /// Drops a damaged replica, records and deliveries, if a leadership begins under which it counts for
+    /// nothing; says whether it did.
     pub(super) fn copied_anew(&self, cell: &Arc<Cell<D>>, state: &PartitionState) -> bool {
         let (id, me) = (cell.id, self.settings.broker_id);
         let counts = state.in_sync.contains(&me) || state.eligible.contains(&me);
@@ -98,11 +98,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.suspects.lock().expect("no panic holds the suspects").partitions.remove(&id);
         tracing::warn!(topic = %cell.topic, partition = %id.partition,
             "records of this replica are damaged: it is dropped and copied anew from its leader");
-        self.leaving.lock().expect("no panic holds the list").insert(id);
-        self.cells.write().expect("no panic holds the map").remove(&id);
-        self.close(cell, Outcome::NotLeader);
-        let doomed = &self.volume(cell.volume).doomed;
-        doomed.lock().expect("no panic holds the list").push(Arc::clone(cell));
+        let logs: Vec<_> = std::iter::once(Arc::clone(cell)).chain(self.other_log(cell)).collect();
+        for log in logs {
+            self.leaving.lock().expect("no panic holds the list").insert(log.id);
+            self.cells.write().expect("no panic holds the map").remove(&log.id);
+            self.close(&log, Outcome::NotLeader);
+            let doomed = &self.volume(log.volume).doomed;
+            doomed.lock().expect("no panic holds the list").push(log);
+        }
         true
     }
 
@@ -119,7 +122,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.leaving.lock().expect("no panic holds the list").remove(&id);
         let image = self.image();
         let Some(topic) = image.topic_by_id(id.topic) else { return };
-        if let Err(error) = self.open_if_held(&image, topic, id.partition) {
+        if let Err(error) = self.open_if_held(&image, topic, id.records().partition) {
             tracing::error!(topic = %topic.name, partition = %id.partition, %error,
                 "a replica cannot begin anew");
         }

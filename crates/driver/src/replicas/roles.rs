@@ -4,6 +4,7 @@
 //! carried out after it is published: who asks in between is told that this broker does not lead,
 //! which is true soon or was until now.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -46,25 +47,37 @@ impl Wanted {
         })
     }
 
-    fn decision(&self) -> PartitionDecision<'_> {
+    fn decision(&self, log: TopicPartition) -> PartitionDecision<'_> {
         PartitionDecision {
             partition_epoch: self.state.partition_epoch,
             replicas: &self.state.replicas,
-            in_sync: self.state.in_sync.iter().copied().collect(),
+            in_sync: in_sync_of(log, &self.state),
             min_insync_replicas: self.min_in_sync,
         }
     }
 
-    fn lead(&self, now: Now) -> Lead {
+    fn lead(&self, log: TopicPartition, now: Now) -> Lead {
         Lead {
             leader_epoch: self.state.leader_epoch,
             partition_epoch: self.state.partition_epoch,
             begun_at: now.time,
             replicas: self.state.replicas.clone(),
-            in_sync: self.state.in_sync.iter().copied().collect(),
+            in_sync: in_sync_of(log, &self.state),
             min_insync_replicas: self.min_in_sync,
         }
     }
+}
+
+/// Who counts for the high watermark of a log: the same for both logs of a partition.
+pub(crate) fn in_sync_of(log: TopicPartition, state: &PartitionState) -> BTreeSet<BrokerId> {
+    let mut in_sync: BTreeSet<BrokerId> = state.in_sync.iter().copied().collect();
+    if mutant::is_on(Mutant::DeliveriesCommittedAlone)
+        && log.is_delivery_log()
+        && let Some(ignored) = state.in_sync.iter().rev().find(|id| state.leader != Some(**id))
+    {
+        in_sync.remove(ignored);
+    }
+    in_sync
 }
 
 /// How many replicas must be in sync for a record to count as committed.
@@ -86,7 +99,8 @@ pub(crate) fn resume_after_loss<D: Disk>(
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
-    /// Brings a partition that is open in line with the image.
+    /// Brings a partition that is open in line with the image, both of its logs: first the deliveries,
+    /// for whoever finds that this broker leads the records may count on it that it leads both.
     pub(crate) fn follow_image(&self, id: TopicPartition) {
         let wanted = Wanted::of(&self.image(), id);
         let (Some(wanted), Some(cell)) = (wanted, self.cell(id)) else { return };
@@ -100,7 +114,21 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if self.copied_anew(&cell, &wanted.state) {
             return;
         }
-        let led = self.step(&cell, |slot, now, out| {
+        if let Some(deliveries) = self.cell(id.delivery_log()) {
+            self.take_role(&deliveries, &wanted);
+            let led =
+                deliveries.lock().leader().ok().map(towpath_replication::Leader::leader_epoch);
+            if wanted.state.leader == Some(me) && led != Some(wanted.state.leader_epoch) {
+                return;
+            }
+        }
+        self.take_role(&cell, &wanted);
+    }
+
+    /// Brings one log in line with what the image says of its partition.
+    fn take_role(&self, cell: &Arc<Cell<D>>, wanted: &Wanted) {
+        let (id, me) = (cell.id, self.settings.broker_id);
+        let led = self.step(cell, |slot, now, out| {
             if slot.closed {
                 return Ok(false);
             }
@@ -114,7 +142,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             let led = slot.partition.leader().map(towpath_replication::Leader::leader_epoch);
             if led == Some(wanted.state.leader_epoch) {
-                slot.partition.decided(now, wanted.decision(), out);
+                slot.partition.decided(now, wanted.decision(id), out);
                 // It follows from the number of replicas too.
                 slot.partition.configured(wanted.min_in_sync, slot.config.durability, out);
                 return Ok(false);
@@ -123,13 +151,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 return Ok(false);
             }
             let producers_max = wanted.broker.producers_per_partition_max;
-            let resumes_at = wanted.resumes_at.filter(|_| slot.partition.replica().is_some());
+            // A delivery log that is lost begins anew, and empty.
+            let is_resumed = slot.partition.replica().is_some() && !id.is_delivery_log();
+            let resumes_at = wanted.resumes_at.filter(|_| is_resumed);
             if let Some(resumed_at) = resume_after_loss(&mut slot.log, resumes_at)? {
                 slot.partition.started_at(resumed_at, Producers::new(producers_max));
             }
             let state = state_of_topic(&wanted.topic, &wanted.broker, &slot.log)?;
             slot.armed.clear();
-            slot.partition.lead(wanted.lead(now), state, out);
+            slot.partition.lead(wanted.lead(id, now), state, out);
             Ok::<bool, RecoverError>(true)
         });
         cell.led.store(cell.lock().leads(), Ordering::Relaxed);
@@ -137,10 +167,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             Ok(true) => {
                 tracing::debug!(topic = %wanted.topic, partition = %id.partition,
                     leader_epoch = %wanted.state.leader_epoch, "this broker leads the partition now");
-                self.resume(&cell);
+                self.resume(cell);
                 self.hear_early(id);
             }
-            Ok(false) => self.ask_leader_of(&cell, wanted.state.leader),
+            Ok(false) => self.ask_leader_of(cell, wanted.state.leader),
             Err(error) => {
                 tracing::error!(topic = %wanted.topic, partition = %id.partition, %error,
                     "this broker cannot lead the partition: its state cannot be read");

@@ -176,7 +176,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         named: impl Fn(Throttled, u64, u64) -> Option<u64>,
     ) -> Option<Limits> {
         let image = self.image();
-        let throttled = image.throttled(id, leader, follower)?;
+        let throttled = image.throttled(id.records(), leader, follower)?;
         let config = image.broker_config();
         let limits = Limits {
             added: throttled.is_added.then_some(config.reassignment_rate),

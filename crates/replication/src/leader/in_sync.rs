@@ -50,6 +50,25 @@ pub struct PartitionDecision<'d> {
     pub min_insync_replicas: u32,
 }
 
+/// How one log stands with a follower.
+struct Standing {
+    epoch: Option<BrokerEpoch>,
+    is_moving: bool,
+    has_caught_up: bool,
+}
+
+impl Standing {
+    /// Of two logs the worse.
+    fn and(self, other: Standing) -> Standing {
+        Standing {
+            epoch: self.epoch.max(other.epoch),
+            is_moving: self.is_moving && other.is_moving,
+            // What a later registration has told of one log says nothing of the other one.
+            has_caught_up: self.has_caught_up && other.has_caught_up && self.epoch == other.epoch,
+        }
+    }
+}
+
 impl Leader {
     /// What to ask the controller for, if this leader's judgement differs from the agreed set, or a
     /// refused expansion must be made void. `None` while a proposal waits for its answer.
@@ -57,26 +76,39 @@ impl Leader {
     /// Whoever has not moved for longer than `stall` while this broker was ahead leaves. Whoever
     /// holds everything that is committed, has reached the beginning of this leadership and has deleted what is deleted here joins, if
     /// `is_eligible`: unfenced, not shutting down, and still of this registration.
+    ///
+    /// `deliveries` is the leader of the partition's delivery log, where it has one: the two logs have one
+    /// in-sync set, so who is behind on either leaves, and who joins has caught up on both. `None` as long
+    /// as the two leaders act on different states of the partition.
     #[must_use]
     pub fn judged_in_sync(
         &self,
+        deliveries: Option<&Leader>,
         now: Now,
         stall: Duration,
         is_eligible: impl Fn(Incarnation) -> bool,
     ) -> Option<InSyncProposal> {
-        if self.proposal.is_some() {
+        let acts_on = |leader: &Leader| (leader.leader_epoch, leader.partition_epoch);
+        if self.proposal.is_some() || deliveries.is_some_and(|log| acts_on(log) != acts_on(self)) {
             return None;
         }
+        let deliveries = deliveries.filter(|_| !mutant::is_on(Mutant::InSyncByRecords));
         let mut followers = BTreeMap::new();
         for (broker, follower) in self.followers.iter() {
-            let epoch = follower.reported.map(|report| report.broker_epoch);
-            let joins = || {
-                let incarnation = epoch.map(|epoch| Incarnation { broker, epoch });
-                incarnation.is_some_and(&is_eligible) && self.has_caught_up(follower)
+            let here = self.standing_of(follower, now, stall);
+            let there = deliveries.and_then(|log| {
+                log.followers.get(broker).map(|follower| log.standing_of(follower, now, stall))
+            });
+            let standing = match there {
+                Some(there) => here.and(there),
+                None => here,
             };
-            let is_moving = follower.behind_since.is_none_or(|since| now.time - since <= stall);
-            if is_moving && (self.in_sync.contains(&broker) || joins()) {
-                followers.insert(broker, epoch);
+            let joins = || {
+                let incarnation = standing.epoch.map(|epoch| Incarnation { broker, epoch });
+                incarnation.is_some_and(&is_eligible) && standing.has_caught_up
+            };
+            if standing.is_moving && (self.in_sync.contains(&broker) || joins()) {
+                followers.insert(broker, standing.epoch);
             }
         }
         let is_agreed = followers.len() + 1 == self.in_sync.len()
@@ -84,7 +116,8 @@ impl Leader {
         if is_agreed && self.asked_for.is_empty() {
             return None;
         }
-        assert!(!self.is_settled(), "whoever is settled needs no look");
+        let is_settled = self.is_settled() && deliveries.is_none_or(Leader::is_settled);
+        assert!(!is_settled, "whoever is settled needs no look");
         Some(InSyncProposal { partition_epoch: self.partition_epoch, followers })
     }
 
@@ -99,6 +132,25 @@ impl Leader {
             && self.asked_for.is_empty()
             && self.followers.iter().all(is_settled)
             && self.in_sync.len() == self.followers.len() + 1
+    }
+
+    fn standing_of(&self, follower: &Follower, now: Now, stall: Duration) -> Standing {
+        Standing {
+            epoch: follower.reported.map(|report| report.broker_epoch),
+            is_moving: follower.behind_since.is_none_or(|since| now.time - since <= stall),
+            has_caught_up: self.has_caught_up(follower),
+        }
+    }
+
+    /// These brokers may be in sync for the controller by now: another log of the partition has asked for
+    /// them before this one was there. They count until the partition changes.
+    ///
+    /// # Panics
+    /// When one of them holds no replica.
+    pub fn count_also(&mut self, brokers: &BTreeSet<BrokerId>) {
+        self.asked_for.extend(brokers.difference(&self.in_sync));
+        self.advance_high_watermark();
+        self.assert_invariants();
     }
 
     fn has_caught_up(&self, follower: &Follower) -> bool {

@@ -95,11 +95,101 @@ fn deleted_records_stay_deleted_whoever_leads_next() {
     leader.log_start_moved(Offset(12));
     assert_eq!(leader.low_watermark(), Offset(12));
     let judged = |leader: &Leader| {
-        leader.judged_in_sync(Now::default(), Duration::from_secs(1), |_| true).is_some()
+        leader.judged_in_sync(None, Now::default(), Duration::from_secs(1), |_| true).is_some()
     };
     assert!(!judged(&leader));
     leader.replica_asks(Now::default(), follower, &at(12)).unwrap();
     assert!(judged(&leader));
+}
+
+/// A partition's records and its deliveries, both led under `start()`, and what their follower tells.
+struct Pair {
+    records: Leader,
+    deliveries: Leader,
+}
+
+impl Pair {
+    fn new(in_sync: &[i32]) -> Pair {
+        let in_sync: BTreeSet<BrokerId> = in_sync.iter().copied().map(BrokerId).collect();
+        let leader = || Leader::new(LeaderStart { in_sync: in_sync.clone(), ..start() });
+        Pair { records: leader(), deliveries: leader() }
+    }
+
+    fn judged(&self, seconds: u64) -> Option<Vec<i32>> {
+        let now = Now { time: Time(seconds * 1_000_000_000), ..Now::default() };
+        let stall = Duration::from_secs(2);
+        let judged = self.records.judged_in_sync(Some(&self.deliveries), now, stall, |_| true)?;
+        Some(judged.followers.keys().map(|broker| broker.0).collect())
+    }
+}
+
+fn tells(leader: &mut Leader, epoch: i64, end: i64) {
+    let follower = Incarnation { broker: BrokerId(2), epoch: BrokerEpoch(epoch) };
+    let position = ReplicaPosition {
+        leader_epoch: LeaderEpoch(3),
+        from: Offset(end),
+        last_epoch: None,
+        durable_offset: Offset(end),
+        log_start_offset: Offset(5),
+    };
+    leader.replica_asks(Now::default(), follower, &position).unwrap();
+}
+
+#[test]
+fn who_joins_has_caught_up_on_both_logs_and_as_the_same_process() {
+    let mut pair = Pair::new(&[1]);
+    assert_eq!(pair.judged(1), None, "nobody has told anything");
+    tells(&mut pair.records, 1, 20);
+    assert_eq!(pair.judged(1), None, "nobody has told anything of its deliveries");
+    tells(&mut pair.deliveries, 1, 19);
+    assert_eq!(pair.judged(1), None, "it lacks one");
+    tells(&mut pair.records, 2, 20);
+    tells(&mut pair.deliveries, 1, 20);
+    assert_eq!(pair.judged(1), None, "it has started anew since, and may have lost some");
+    tells(&mut pair.deliveries, 2, 20);
+    assert_eq!(pair.judged(1), Some(vec![2]));
+}
+
+#[test]
+fn who_stands_still_on_either_log_leaves() {
+    for behind_on_records in [true, false] {
+        let mut pair = Pair::new(&[1, 2]);
+        tells(&mut pair.records, 1, if behind_on_records { 12 } else { 20 });
+        tells(&mut pair.deliveries, 1, if behind_on_records { 20 } else { 12 });
+        assert_eq!(pair.judged(1), None, "not for long");
+        assert_eq!(pair.judged(3), Some(vec![]));
+    }
+}
+
+#[test]
+fn nothing_is_asked_while_the_two_logs_act_on_different_states() {
+    let mut pair = Pair::new(&[1, 2]);
+    tells(&mut pair.records, 1, 12);
+    let both = BTreeSet::from([BrokerId(1), BrokerId(2)]);
+    pair.deliveries.partition_decided(Now::default(), decision(8, &both));
+    assert_eq!(pair.judged(3), None);
+    pair.records.partition_decided(Now::default(), decision(8, &both));
+    assert_eq!(pair.judged(3), Some(vec![]));
+}
+
+/// The controller may have taken it in by the time that the delivery log is there.
+#[test]
+fn a_log_that_comes_later_waits_for_whoever_was_asked_for() {
+    let mut pair = Pair::new(&[1]);
+    tells(&mut pair.records, 1, 20);
+    pair.records.propose_in_sync(proposal(&[2]));
+    let mut deliveries = Leader::new(LeaderStart {
+        in_sync: BTreeSet::from([BrokerId(1)]),
+        log_start_offset: Offset(0),
+        log_end_offset: Offset(0),
+        durable_offset: Offset(0),
+        high_watermark: Offset(0),
+        ..start()
+    });
+    deliveries.count_also(&pair.records.maximal_in_sync());
+    assert_eq!(deliveries.maximal_in_sync(), pair.records.maximal_in_sync());
+    deliveries.partition_decided(Now::default(), decision(8, &BTreeSet::from([BrokerId(1)])));
+    assert_eq!(deliveries.maximal_in_sync(), BTreeSet::from([BrokerId(1)]));
 }
 
 #[test]

@@ -352,7 +352,9 @@ impl Machine {
         };
         let looks = context.swarm.looks_who_is_fenced;
         let is_eligible = |follower| !looks || state.is_eligible(follower);
-        if let Some(judged) = leader.judged_in_sync(context.now, context.swarm.stall, is_eligible) {
+        if let Some(judged) =
+            leader.judged_in_sync(None, context.now, context.swarm.stall, is_eligible)
+        {
             let is_agreed = judged.followers.len() + 1 == leader.in_sync().len()
                 && judged.followers.keys().all(|member| leader.in_sync().contains(member));
             if is_agreed {

@@ -57,7 +57,7 @@ struct Fact {
 
 /// What was asked.
 #[derive(Debug, Clone)]
-enum Change {
+pub(super) enum Change {
     Create(TopicId),
     Delete(TopicId),
     Grow(TopicId, i32),
@@ -276,6 +276,9 @@ impl World {
             return Ok(());
         }
         let id = live[self.rng.index(live.len())];
+        if self.swarm.has_queues && self.rng.percent(10) {
+            return self.make_queue(id);
+        }
         match self.rng.below(12) {
             0..1 => {
                 self.fact(id).deleted = Progress::Asked;
@@ -307,12 +310,14 @@ impl World {
         let partitions = if is_internal { 2 } else { self.rng.between(1, 2) as i32 };
         let factor = if is_internal { 3 } else { self.rng.weighted(&[(1, 1), (2, 2), (7, 3)]) };
         let min = (!is_internal && self.rng.percent(30)).then(|| self.rng.between(1, 2) as u32);
-        let configs = min.map(|min| ("min.insync.replicas".to_owned(), Some(min.to_string())));
+        let min_in_sync = min.map(|min| ("min.insync.replicas".to_owned(), Some(min.to_string())));
+        let is_queue = self.swarm.has_queues && !is_internal && self.rng.percent(60);
+        let queue = is_queue.then(|| ("queue.enable".to_owned(), Some("true".to_owned())));
         let topic = NewTopic {
             partitions,
             replication_factor: factor,
             internal: is_internal,
-            configs: configs.into_iter().collect(),
+            configs: min_in_sync.into_iter().chain(queue).collect(),
             ..NewTopic::named(&name, id)
         };
         let fact = Fact {
@@ -383,7 +388,7 @@ impl World {
         self.change(Change::Any, request)
     }
 
-    fn change(&mut self, change: Change, request: Request) -> Result<(), Violation> {
+    pub(super) fn change(&mut self, change: Change, request: Request) -> Result<(), Violation> {
         let Some(of) = self.any_awake() else {
             if let Some(fact) = change.topic().and_then(|id| self.catalog.facts.get_mut(&id)) {
                 fact.is_busy = false;

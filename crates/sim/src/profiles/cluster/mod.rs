@@ -24,6 +24,7 @@ mod observe;
 mod offsets;
 mod outbox;
 mod producers;
+mod queues;
 mod readers;
 mod swarm;
 mod truth;
@@ -107,6 +108,9 @@ impl Profile for Cluster {
             "producer: sequence refused after a loss",
             "producer: stray batch appended",
             "producer: stray batch recognised",
+            "queue: deliveries trimmed",
+            "queue: delivery acknowledged",
+            "queue: made of a topic in use",
         ]
     }
 

@@ -53,7 +53,7 @@ impl World {
             }
         }
         let registered = self.nodes[&id].process.as_ref().and_then(|process| process.registered);
-        for partition in self.truth.partitions() {
+        for partition in self.truth.logs() {
             let view = driver.with_replica(partition, |replica, log| View {
                 leads: replica.is_led().then(|| replica.leader_epoch()),
                 epoch: replica.leader_epoch(),
@@ -79,6 +79,9 @@ impl World {
                 "broker {id} has {partition} open, and the metadata does not know its process"
             );
             self.replica_moved(id, partition, before, view)?;
+            if self.truth.is_queue(partition.topic) {
+                self.compare_pair(id, partition)?;
+            }
         }
         // Who has not heard yet that a topic was deleted goes on with it, and nobody looks any more.
         let topics = &self.truth.topics;
@@ -421,6 +424,12 @@ impl World {
             {
                 let (partition, start) = (*partition, *start);
                 self.deletion_answered(id, partition, start)
+            }
+            Some(Waiting::Delivery { log, end })
+                if matches!(delivery, Delivery::Wait(Outcome::Reached)) =>
+            {
+                let (log, end) = (*log, *end);
+                self.delivery_leaves(id, log, end)
             }
             _ => Ok(()),
         }

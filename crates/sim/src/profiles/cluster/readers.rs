@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    fn some_leader(&mut self, of: TopicPartition) -> Option<BrokerId> {
+    pub(super) fn some_leader(&mut self, of: TopicPartition) -> Option<BrokerId> {
         let now = self.now;
         let leads = |(id, partition): &&(BrokerId, TopicPartition)| {
             *partition == of
@@ -124,7 +124,7 @@ impl World {
 
     /// Compares some member's disk with what is committed, whether or not a process uses it.
     pub(super) fn check_disk(&mut self) -> Result<(), Violation> {
-        let partitions = self.truth.partitions();
+        let partitions = self.truth.logs();
         if partitions.is_empty() {
             return Ok(());
         }

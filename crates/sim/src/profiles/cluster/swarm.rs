@@ -20,6 +20,7 @@ pub(super) enum Op {
     DeleteRecords,
     CompareReplica,
     CheckDisk,
+    Deliver,
 }
 
 impl Op {
@@ -33,6 +34,7 @@ impl Op {
             Op::DeleteRecords => "op delete records",
             Op::CompareReplica => "op compare replica",
             Op::CheckDisk => "op check disk",
+            Op::Deliver => "op deliver",
         }
     }
 }
@@ -62,10 +64,26 @@ pub(super) struct Swarm {
     pub(super) lag_ms: u64,
     /// Bytes of metadata between two snapshots.
     pub(super) snapshot_bytes: u64,
+    /// Some topics are queues, or become some.
+    pub(super) has_queues: bool,
 }
 
+/// Of a hundred seeds, how many have queues.
+const QUEUES_PERCENT: u64 = 40;
+
 impl Swarm {
-    pub(super) fn draw(rng: &mut Rng) -> Swarm {
+    /// The mix of a seed. Whether there are queues is drawn apart: seeds without any are what they were
+    /// before there were queues at all.
+    pub(super) fn of(seed: u64, rng: &mut Rng) -> Swarm {
+        let mut swarm = Swarm::draw(rng);
+        swarm.has_queues = Rng::new(!seed).percent(QUEUES_PERCENT);
+        if swarm.has_queues {
+            swarm.ops.push((15, Op::Deliver));
+        }
+        swarm
+    }
+
+    fn draw(rng: &mut Rng) -> Swarm {
         let is_biased = rng.percent(50);
         let secs = |rng: &mut Rng, low, high| Duration::from_millis(rng.between(low, high));
         Swarm {
@@ -101,6 +119,7 @@ impl Swarm {
             rebalance_seconds: rng.weighted(&[(1, 1), (1, 300)]),
             lag_ms: rng.weighted(&[(1, 300), (2, 2_000)]),
             snapshot_bytes: rng.weighted(&[(2, 16 << 20), (1, 4_000), (1, 500)]),
+            has_queues: false,
         }
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Truth {
     pub(super) applied: LogIndex,
     /// The topics that there were then.
     pub(super) topics: BTreeSet<TopicId>,
+    /// Those of them that are queues.
+    queues: BTreeSet<TopicId>,
     /// Registrations by then.
     epochs: BTreeMap<BrokerId, i64>,
     /// Who leads the quorum in which term.
@@ -49,6 +51,8 @@ impl Truth {
         if self.applied < applied {
             self.applied = applied;
             self.topics = image.topics().map(|topic| topic.id).collect();
+            let queues = image.topics().filter(|topic| topic.is_queue());
+            self.queues = queues.map(|topic| topic.id).collect();
             for broker in image.brokers() {
                 let before = self.epochs.insert(broker.id, broker.epoch);
                 ensure!(
@@ -128,15 +132,29 @@ impl Truth {
         Ok(())
     }
 
-    /// The newest state of a partition.
+    /// The newest state of a partition, for either of its logs.
     pub(super) fn newest(&self, id: TopicPartition) -> Option<&PartitionState> {
-        self.states.get(&id)?.last_key_value().map(|(_, state)| state)
+        self.states.get(&id.records())?.last_key_value().map(|(_, state)| state)
     }
 
     /// Every partition of the topics that there are.
     pub(super) fn partitions(&self) -> Vec<TopicPartition> {
         let there = |id: &&TopicPartition| self.topics.contains(&id.topic);
         self.states.keys().filter(there).copied().collect()
+    }
+
+    /// Every log that there is: the partitions, and the delivery logs of queues.
+    pub(super) fn logs(&self) -> Vec<TopicPartition> {
+        let mut logs = self.partitions();
+        let queues = logs.iter().filter(|id| self.is_queue(id.topic));
+        let deliveries: Vec<_> = queues.map(|id| id.delivery_log()).collect();
+        logs.extend(deliveries);
+        logs
+    }
+
+    /// Whether a topic is worked as a queue.
+    pub(super) fn is_queue(&self, topic: TopicId) -> bool {
+        self.queues.contains(&topic)
     }
 
     /// Somebody leads the quorum.

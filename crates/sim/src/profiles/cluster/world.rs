@@ -67,6 +67,7 @@ pub(super) enum Waiting {
     Commit { partition: TopicPartition, offset: towpath_model::Offset },
     Offset { partition: TopicPartition, place: TopicPartition },
     Deletion { partition: TopicPartition, start: towpath_model::Offset },
+    Delivery { log: TopicPartition, end: towpath_model::Offset },
 }
 
 pub(super) struct World {
@@ -122,7 +123,7 @@ impl World {
     pub(super) fn new(seed: u64, trace: Trace) -> World {
         trace.begin_world();
         let mut rng = Rng::new(seed);
-        let swarm = Swarm::draw(&mut rng);
+        let swarm = Swarm::of(seed, &mut rng);
         let property = |name: &str, value: String| (name.to_owned(), value);
         let statics = Overrides::from([
             property("log.segment.bytes", swarm.segment_bytes.to_string()),
@@ -302,6 +303,7 @@ impl World {
                 Op::DeleteRecords => world.delete_records(),
                 Op::CompareReplica => world.compare_replica(),
                 Op::CheckDisk => world.check_disk(),
+                Op::Deliver => world.deliver(),
             }
         };
         // What was begun is ended, whichever steps are left out.
@@ -602,7 +604,7 @@ impl World {
                 self.commit_answered(partition, offset, &delivery)
             }
             Waiting::Offset { partition, .. } => self.offset_answered(partition, &delivery),
-            Waiting::Deletion { .. } => Ok(()),
+            Waiting::Deletion { .. } | Waiting::Delivery { .. } => Ok(()),
         }
     }
 
@@ -623,7 +625,7 @@ impl World {
     /// Somebody will get no answer.
     pub(super) fn gives_up(&mut self, waiting: Waiting) {
         match waiting {
-            Waiting::Produce(_) | Waiting::Deletion { .. } => {}
+            Waiting::Produce(_) | Waiting::Deletion { .. } | Waiting::Delivery { .. } => {}
             Waiting::ProducerId { producer } => self.producers[producer].is_asking_for_id = false,
             Waiting::Admin { change } => self.catalog.gives_up(change),
             Waiting::Commit { partition, offset } => {

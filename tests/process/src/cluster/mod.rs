@@ -19,6 +19,7 @@ mod campaign;
 mod disk;
 mod fault;
 mod flips;
+mod foreign;
 mod ledger;
 mod moves;
 mod node;

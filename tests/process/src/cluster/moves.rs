@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use super::foreign::{self, Foreign};
 use super::ledger::Ledger;
 use super::node::{NODES, WHOLE_PATIENCE};
 use super::replicas;
@@ -44,7 +45,13 @@ impl fmt::Display for Way {
 
 /// So many times, one broker gives up what it leads and gets it back.
 pub(super) fn run(times: u64, round: &mut Round, ledger: &mut Ledger) -> Result<()> {
-    let mut moving = Moving { round, ledger };
+    let foreign = Foreign::begin(round)?;
+    round.nodes.wait_until_whole()?;
+    // Clients have just come.
+    thread::sleep(2 * LOOK);
+    let mut watched: Vec<Place> = replicas::places().collect();
+    watched.extend(foreign.iter().flat_map(|_| foreign::places()));
+    let mut moving = Moving { round, ledger, watched };
     for number in 0..times {
         let id = NODES[usize::try_from(number)? % NODES.len()];
         let way =
@@ -53,6 +60,7 @@ pub(super) fn run(times: u64, round: &mut Round, ledger: &mut Ledger) -> Result<
         moving.get_back(id, way)?;
         moving.ledger.cycles += 1;
     }
+    foreign.map_or(Ok(()), Foreign::end)?;
     moving.round.settle()?;
     moving.round.nobody_gave_up()
 }
@@ -60,6 +68,7 @@ pub(super) fn run(times: u64, round: &mut Round, ledger: &mut Ledger) -> Result<
 struct Moving<'r> {
     round: &'r mut Round,
     ledger: &'r mut Ledger,
+    watched: Vec<Place>,
 }
 
 impl Moving<'_> {
@@ -118,15 +127,16 @@ impl Moving<'_> {
     /// acknowledge; if none has, each.
     fn measure(&mut self, what: &str, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let before = self.round.nodes.leaders();
-        self.round.load.watch_gaps_of(replicas::places());
+        self.round.load.watch_gaps_of(self.watched.iter().cloned());
         act(self)?;
         thread::sleep(LOOK);
         let gaps = self.round.load.take_longest_gaps();
         let after = self.round.nodes.leaders();
         let has_moved = |place: &Place| before.get(place) != after.get(place);
         let is_still = !gaps.keys().any(has_moved);
-        for (_, gap) in gaps.into_iter().filter(|(place, _)| is_still || has_moved(place)) {
-            self.ledger.time(what, gap);
+        for (place, gap) in gaps.into_iter().filter(|(place, _)| is_still || has_moved(place)) {
+            let of = if foreign::is_its(&place) { ", franz-go" } else { "" };
+            self.ledger.time(&format!("{what}{of}"), gap);
         }
         Ok(())
     }

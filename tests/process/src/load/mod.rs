@@ -153,6 +153,11 @@ impl Load {
         self.acks().acked(&Place::new(topic, partition), sent);
     }
 
+    /// A client that is not among these has an acknowledgement.
+    pub(crate) fn acked_elsewhere(&self, place: &Place) {
+        self.acks().acked(place, Instant::now());
+    }
+
     fn acks(&self) -> MutexGuard<'_, Acks> {
         self.acks.lock().unwrap_or_else(PoisonError::into_inner)
     }

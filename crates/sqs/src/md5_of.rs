@@ -9,10 +9,9 @@
 //! Integers are big-endian. No attributes have no checksum, rather than that of nothing. On receive
 //! it covers what is given out, after [`crate::AttributeFilter`].
 
-use std::fmt::Write;
-
 use md5::{Digest, Md5};
 
+use crate::hexadecimal::hexadecimal;
 use crate::message_attributes::{AttributeValue, MessageAttribute, MessageAttributes};
 
 /// `MD5OfBody` and `MD5OfMessageBody`.
@@ -52,13 +51,6 @@ fn update(md5: &mut Md5, bytes: &[u8]) {
     // Lengths come from a request of a few megabytes.
     md5.update((bytes.len() as u32).to_be_bytes());
     md5.update(bytes);
-}
-
-fn hexadecimal(digest: &[u8]) -> String {
-    digest.iter().fold(String::with_capacity(32), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! SendMessage and SendMessageBatch.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
 use super::batch::{self, BatchEntry};
 use crate::error::{Error, ErrorKind};
+use crate::hexadecimal::hexadecimal;
 use crate::limits::{DELAY_SECONDS, FIFO_ID_CHARS_MAX, MESSAGE_BYTES_MAX};
 use crate::md5_of::{md5_of_body, md5_of_message_attributes, md5_of_system_attributes};
 use crate::message_attributes::{INVALID_CHARACTERS, MessageAttributes, is_message_char};
@@ -84,7 +84,7 @@ impl NewMessage {
         let is_content_based = queue.fifo.is_some_and(|fifo| fifo.content_based_deduplication);
         self.deduplication_id
             .clone()
-            .or_else(|| is_content_based.then(|| sha256_hexadecimal(&self.body)))
+            .or_else(|| is_content_based.then(|| hexadecimal(&Sha256::digest(&self.body))))
     }
 
     /// Checks what depends on the queue and refuses this message alone: its size, and what the
@@ -180,14 +180,6 @@ pub(super) fn read_id(fields: &mut Fields, parameter: &str) -> Result<Option<Str
          {FIFO_ID_CHARS_MAX} in length."
     );
     Err(Error::invalid_value(&id, parameter, &reason))
-}
-
-fn sha256_hexadecimal(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Sends up to ten messages.

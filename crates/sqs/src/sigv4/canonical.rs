@@ -2,14 +2,18 @@
 
 use std::fmt::Write;
 
-use sha2::{Digest, Sha256};
-
 use super::SignedRequest;
 use super::presented::Presented;
 use crate::wire::unescape;
 
-/// The canonical request, as if the header `Host` were `host`.
-pub(super) fn request(request: &SignedRequest<'_>, presented: &Presented, host: &[u8]) -> Vec<u8> {
+/// The canonical request, as if the header `Host` were `host`. `body_hash` is that of the body, in
+/// hexadecimal.
+pub(super) fn request(
+    request: &SignedRequest<'_>,
+    presented: &Presented,
+    host: &[u8],
+    body_hash: &str,
+) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(request.method.as_bytes());
     out.push(b'\n');
@@ -30,7 +34,7 @@ pub(super) fn request(request: &SignedRequest<'_>, presented: &Presented, host: 
     out.push(b'\n');
     out.extend(presented.signed_headers.join(";").as_bytes());
     out.push(b'\n');
-    out.extend(hexadecimal(&Sha256::digest(request.body)).as_bytes());
+    out.extend(body_hash.as_bytes());
     out
 }
 
@@ -90,22 +94,6 @@ fn escape(bytes: &[u8], kept: &[u8]) -> String {
     })
 }
 
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}
-
-pub(super) fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
-        [high, low] => Some((digit(*high)? * 16 + digit(*low)?) as u8),
-        _ => None,
-    });
-    pairs.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,13 +133,5 @@ mod tests {
         };
         assert_eq!(header(&request, "my-header"), Some(b"a b c,d".to_vec()));
         assert_eq!(header(&request, "mine"), None);
-    }
-
-    #[test]
-    fn hexadecimal_numbers_have_two_digits_a_byte() {
-        assert_eq!(from_hexadecimal("00fF"), Some(vec![0, 255]));
-        assert_eq!(from_hexadecimal("0"), None);
-        assert_eq!(from_hexadecimal("0g"), None);
-        assert_eq!(hexadecimal(&[0, 255]), "00ff");
     }
 }

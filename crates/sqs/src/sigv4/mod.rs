@@ -9,9 +9,10 @@
 //!
 //! A signature stands in the header `Authorization`, or in a URL's query (presigned). The caller
 //! brings the time, the access keys and the names under which clients know this server; it must have
-//! read all of the body, whose hash is never taken from the client. What surprises: the client signs
-//! the host *it* sees, so a proxy that changes `Host` breaks every signature, unless the name before
-//! the proxy is among [`Verifier::hosts`].
+//! read all of the body, whose hash is never taken from the client: what was signed without the body
+//! (UNSIGNED-PAYLOAD) does not match. What surprises: the client signs the host *it* sees, so a proxy
+//! that changes `Host` breaks every signature, unless the name before the proxy is among
+//! [`Verifier::hosts`].
 
 mod canonical;
 mod presented;
@@ -22,10 +23,10 @@ use std::fmt;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
-use self::canonical::hexadecimal;
 use self::presented::Presented;
 use self::time::SignedAt;
 use crate::error::{Error, ErrorKind};
+use crate::hexadecimal::hexadecimal;
 
 /// How far a client's clock may be from ours, in seconds. It is also for how long a request that
 /// somebody has recorded can be sent again.
@@ -151,8 +152,9 @@ impl Verifier<'_> {
         let received = canonical::header(request, "host").unwrap_or_default();
         let others = self.hosts.iter().map(|host| host.as_bytes().to_vec());
         let signing_key = signing_key(presented, key);
+        let body_hash = hexadecimal(&Sha256::digest(request.body));
         for host in std::iter::once(received).chain(others) {
-            let canonical = canonical::request(request, presented, &host);
+            let canonical = canonical::request(request, presented, &host, &body_hash);
             if is_signature(&signing_key, presented, &canonical) {
                 return Ok(());
             }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use super::time::SignedAt;
 use super::{ALGORITHM, SignedRequest, canonical, incomplete};
 use crate::error::{Error, ErrorKind};
+use crate::hexadecimal::from_hexadecimal;
 use crate::wire::query_parameters;
 
 /// For how many seconds a presigned URL may hold: up to a week.
@@ -130,7 +131,7 @@ impl Presented {
             terminator: terminator.to_owned(),
             signed_headers: signed_headers.collect(),
             // What is no hexadecimal number is no signature of anything.
-            signature: canonical::from_hexadecimal(parts.signature).unwrap_or_default(),
+            signature: from_hexadecimal(parts.signature).unwrap_or_default(),
             signed_at,
             session_token: parts.session_token.map(ToOwned::to_owned),
             expires_seconds: parts.expires_seconds,

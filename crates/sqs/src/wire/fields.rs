@@ -279,7 +279,8 @@ fn take_elements(pairs: &mut Vec<(String, String)>, list: &str) -> Result<Elemen
         let (index, rest) = name.split_once('.').unwrap_or((&name, ""));
         if index.starts_with(|char: char| char.is_ascii_digit()) {
             let index = index.parse();
-            let index = index.map_err(|_| malformed(format!("{list}.{name} has no number.")))?;
+            let index =
+                index.map_err(|_| malformed(format!("The elements of {list} have no numbers.")))?;
             elements.entry(index).or_default().push((rest.to_owned(), value));
         } else {
             elements.entry(0).or_default().push((name, value));

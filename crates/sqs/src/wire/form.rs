@@ -2,6 +2,7 @@
 
 use super::malformed;
 use crate::error::Error;
+use crate::hexadecimal::byte_of;
 
 /// A batch of ten messages with ten attributes each has about 400; nothing has more.
 const PAIRS_MAX: usize = 2_000;
@@ -33,8 +34,8 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let escaped = after.first_chunk::<2>().filter(|_| *first == b'%').and_then(hexadecimal);
-        match escaped {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        match digits.and_then(byte_of) {
             Some(byte) => {
                 bytes.push(byte);
                 rest = &after[2..];
@@ -46,11 +47,6 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
         }
     }
     bytes
-}
-
-fn hexadecimal(digits: &[u8; 2]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    Some((digit(digits[0])? * 16 + digit(digits[1])?) as u8)
 }
 
 #[cfg(test)]

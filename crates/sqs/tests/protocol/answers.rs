@@ -124,11 +124,11 @@ fn answers() -> Vec<(String, Answer)> {
     full.chain(empty).collect()
 }
 
-/// With `TOWPATH_BLESS=1` the files are written instead.
+/// With `UPDATE_EXPECT=1` the files are written instead.
 #[allow(clippy::disallowed_methods, reason = "a test reads its files")]
 fn compare(file: &str, written: &[u8]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/protocol/answers").join(file);
-    if std::env::var_os("TOWPATH_BLESS").is_some() {
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, written).unwrap();
     }
     let expected = std::fs::read(&path).unwrap_or_else(|error| panic!("{file}: {error}"));

@@ -9,6 +9,7 @@ mod frames;
 mod http;
 mod leftovers;
 mod peers;
+mod sqs;
 
 use crate::target::Target;
 
@@ -26,6 +27,7 @@ pub const ALL: &[Target] = &[
     directory::DIRECTORY,
     leftovers::LEFTOVERS,
     http::HTTP,
+    sqs::SQS,
     peers::PEERS,
     broker::BROKER,
 ];

@@ -168,6 +168,13 @@ impl Verifier<'_> {
 }
 
 fn check_signed_headers(request: &SignedRequest<'_>, presented: &Presented) -> Result<(), Error> {
+    // In order, as clients must sign them, each is there once: what is hashed is no larger than the
+    // request, however often a stranger names its largest header.
+    if !presented.signed_headers.is_sorted_by(|before, after| before < after) {
+        return Err(incomplete(
+            "'SignedHeaders' must be distinct and in the order of their names.",
+        ));
+    }
     let is_signed = |name: &str| presented.signed_headers.iter().any(|signed| signed == name);
     if !is_signed("host") {
         return Err(incomplete(

@@ -148,18 +148,29 @@ fn nothing_that_is_signed_can_be_changed() {
 fn what_must_be_signed_cannot_be_left_out() {
     let incomplete = |header: &str| {
         let mut request = Request::posted();
-        request.replace("Authorization", header, "x");
+        request.replace("Authorization", header, "");
         let (kind, message) = request.refusal();
         assert_eq!(kind, ErrorKind::IncompleteSignature);
         assert!(message.ends_with("must be a 'SignedHeader' in the AWS Authorization."));
     };
-    incomplete("host");
-    incomplete("x-amz-date");
-    incomplete("x-amz-target");
+    incomplete("host;");
+    incomplete("x-amz-date;");
+    incomplete("x-amz-target;");
     // Nobody makes another request of a presigned URL.
     let mut presigned = Request::presigned();
     presigned.headers.push(("x-amz-target".to_owned(), b"AmazonSQS.DeleteQueue".to_vec()));
     assert_eq!(presigned.refusal().0, ErrorKind::IncompleteSignature);
+}
+
+#[test]
+fn a_header_is_signed_once() {
+    for (from, to) in [("host;", "host;host;"), ("content-type;host", "host;content-type")] {
+        let mut request = Request::posted();
+        request.replace("Authorization", from, to);
+        let (kind, message) = request.refusal();
+        assert_eq!(kind, ErrorKind::IncompleteSignature);
+        assert!(message.contains("must be distinct"), "{message}");
+    }
 }
 
 #[test]

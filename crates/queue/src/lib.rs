@@ -12,6 +12,7 @@
 //! a message is never lost between two places. Nothing here depends on how far the oldest and the newest
 //! unsettled message are apart.
 
+mod admission;
 mod bytes;
 mod decide;
 mod dedup;
@@ -33,6 +34,10 @@ mod time;
 #[cfg(test)]
 mod tests;
 
+pub use admission::{
+    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, MOVED_FROM, PRIORITY, PRIORITY_MAX, TTL,
+    duration, facts_of, identity_header,
+};
 pub use decide::{DeliveryDecision, LEASE_MAX, RECEIVE_MAX};
 pub use dedup::{DedupKey, Identity};
 pub use deliveries::{Deliveries, OWN_SUBSCRIPTION, PRIORITY_USUAL};

@@ -54,6 +54,11 @@ impl<M: StateMachine> Host<M> {
         &self.machine
     }
 
+    /// The state, to be told what is not part of it, such as its configuration.
+    pub fn machine_mut(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
     /// Decides on a request. Records that come back must be appended at once, and the result told
     /// by [`Host::appended`] or [`Host::append_failed`]; none means that it is already done.
     pub fn request(

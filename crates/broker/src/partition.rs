@@ -15,6 +15,7 @@ use towpath_model::mutant::{self, Mutant};
 use towpath_model::{
     BrokerId, Durability, KeyValue, LeaderEpoch, Now, Offset, Time, Token, TopicPartition,
 };
+use towpath_queue::Deliveries;
 use towpath_records::BatchHeader;
 use towpath_replication::{
     Acks, Admission, EpochHistory, EpochStart, FetchRefusal, InSyncProposal, Incarnation, Lead,
@@ -33,6 +34,8 @@ pub enum State {
     Groups(Box<Host<Groups>>),
     /// Results of HTTP publishers.
     Publishers(Box<Host<Publishers>>),
+    /// Who was given which record of the partition that this delivery log belongs to.
+    Deliveries(Box<Host<Deliveries>>),
 }
 
 /// An order to the driver. The append comes first and under the partition's lock; everything else
@@ -48,6 +51,8 @@ pub enum Output {
     GroupsReply(Token, groups::Reply),
     /// Answer of the publishers' state machine.
     PublishersReply(Token, publishers::Reply),
+    /// Answer of a queue's deliveries.
+    DeliveriesReply(Token, towpath_queue::Reply),
 }
 
 /// Runs `$body` on the host of whatever state the partition has.
@@ -57,6 +62,7 @@ macro_rules! with_host {
             State::None => $none,
             State::Groups($host) => $body,
             State::Publishers($host) => $body,
+            State::Deliveries($host) => $body,
         }
     };
 }
@@ -373,6 +379,49 @@ impl Partition {
         true
     }
 
+    /// Asks the deliveries of a queue; false when this is no delivery log.
+    pub fn ask_deliveries(
+        &mut self,
+        now: Now,
+        token: Token,
+        request: towpath_queue::Request,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let end = self.log_end_offset();
+        let State::Deliveries(host) = &mut self.state else { return false };
+        if !host.machine().is_serving() {
+            return false;
+        }
+        let records = host.request(now, token, request, end);
+        self.order(records, out);
+        true
+    }
+
+    /// Begins to lead with replayed deliveries, whose records' end has been told.
+    pub fn resume_deliveries(&mut self, now: Now, out: &mut Vec<Output>) {
+        let end = self.log_end_offset();
+        if let State::Deliveries(host) = &mut self.state {
+            let records = host.resume(now, end);
+            self.order(records, out);
+        }
+    }
+
+    /// The deliveries of a queue, for questions; none when this is no delivery log that is led here.
+    pub fn deliveries(&self) -> Option<&Deliveries> {
+        match &self.state {
+            State::Deliveries(host) => Some(host.machine()),
+            _ => None,
+        }
+    }
+
+    /// Says something to the deliveries that is no change of their state: how they are configured, where
+    /// their records end.
+    pub fn tell_deliveries(&mut self, tell: impl FnOnce(&mut Deliveries)) {
+        if let State::Deliveries(host) = &mut self.state {
+            tell(host.machine_mut());
+        }
+    }
+
     /// Lets time act on the state.
     pub fn expire(&mut self, now: Now, out: &mut Vec<Output>) {
         let end = self.log_end_offset();
@@ -380,8 +429,12 @@ impl Partition {
         self.order(records, out);
     }
 
-    /// Begins to lead with replayed state.
+    /// Begins to lead with replayed state; deliveries do so later, by
+    /// [`Partition::resume_deliveries`].
     pub fn resume(&mut self, now: Now, out: &mut Vec<Output>) {
+        if matches!(self.state, State::Deliveries(_)) {
+            return;
+        }
         let end = self.log_end_offset();
         let records = with_host!(&mut self.state, host => host.resume(now, end), none => return);
         self.order(records, out);
@@ -527,6 +580,10 @@ impl Partition {
             State::Publishers(host) => {
                 let freed = host.advance(high_watermark);
                 out.extend(freed.replies.into_iter().map(|(t, r)| Output::PublishersReply(t, r)));
+            }
+            State::Deliveries(host) => {
+                let freed = host.advance(high_watermark);
+                out.extend(freed.replies.into_iter().map(|(t, r)| Output::DeliveriesReply(t, r)));
             }
         }
     }

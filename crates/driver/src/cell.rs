@@ -7,10 +7,10 @@ use towpath_broker::{Output, Partition};
 use towpath_log::Log;
 use towpath_log::disk::Disk;
 use towpath_model::properties::TopicConfig;
-use towpath_model::{BrokerId, Time, TopicName, TopicPartition};
+use towpath_model::{BrokerId, Offset, Time, TopicName, TopicPartition};
 use towpath_replication::ReplicaPosition;
 
-use crate::config::log_config;
+use crate::config::{delivery_config, log_config};
 use crate::volume::VolumeIndex;
 
 use crate::compact::Compactions;
@@ -69,6 +69,10 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) watched: bool,
     /// When the controller was last asked for an in-sync set.
     pub(crate) proposed_at: Option<Time>,
+    /// A snapshot of deliveries that is not known to be committed: where it begins and ends.
+    pub(crate) snapshot: Option<(Offset, Offset)>,
+    /// How large a delivery log may grow until its next snapshot.
+    pub(crate) snapshot_at_bytes: u64,
 }
 
 impl<D: Disk> Slot<D> {
@@ -82,6 +86,9 @@ impl<D: Disk> Slot<D> {
     ) {
         self.log.set_config(log_config(config, id));
         self.config = Arc::clone(config);
+        self.partition.tell_deliveries(|deliveries| {
+            deliveries.configure(Arc::new(delivery_config(config)));
+        });
         self.partition.configured(min_in_sync, config.durability, out);
     }
 
@@ -122,6 +129,8 @@ impl<D: Disk> Cell<D> {
             awaits_lines: false,
             watched: false,
             proposed_at: None,
+            snapshot: None,
+            snapshot_at_bytes: 0,
         };
         let led = AtomicBool::new(slot.leads());
         Cell { id, topic, volume, counted: Counted::default(), led, slot: Mutex::new(slot) }

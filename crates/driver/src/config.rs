@@ -8,6 +8,7 @@ use towpath_coordinator::publishers::PublishersConfig;
 use towpath_log::{CompactionRules, LogConfig, Retention};
 use towpath_model::TopicPartition;
 use towpath_model::properties::{BrokerConfig, TopicConfig};
+use towpath_queue::{DeliveryConfig, Retry};
 
 /// Most bytes of protocol metadata that the members of one group may have together.
 const GROUP_METADATA_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -77,6 +78,27 @@ pub(crate) fn retention(config: &TopicConfig) -> Option<Retention> {
     let is_limited = time.is_some() || config.retention_bytes.is_some();
     (config.cleanup_policy.delete && is_limited)
         .then_some(Retention { time, bytes: config.retention_bytes })
+}
+
+/// How deliveries of a queue are decided on.
+pub(crate) fn delivery_config(config: &TopicConfig) -> DeliveryConfig {
+    let queue = &config.queue;
+    DeliveryConfig {
+        is_fifo: queue.fifo,
+        delay: queue.delay,
+        retention: queue.message_retention,
+        in_flight_max: queue.in_flight_max as usize,
+        receives_max: queue.dead_letter_receives,
+        dead_letter_queue: queue.dead_letter_queue.as_ref().map(|name| name.as_str().into()),
+        expired_are_dead_letters: queue.dead_letter_expired,
+        retry: Retry {
+            first: queue.retry_first,
+            max: queue.retry_max,
+            jitter_percent: u8::try_from(queue.retry_jitter_percent).unwrap_or(100),
+        },
+        dedup_window: queue.dedup_window,
+        dedup_by_group: queue.dedup_by_group,
+    }
 }
 
 pub(crate) fn groups_config(broker: &BrokerConfig) -> GroupsConfig {

@@ -408,6 +408,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 Output::PublishersReply(token, reply) => {
                     self.deliver(token, Delivery::Publishers(reply));
                 }
+                Output::DeliveriesReply(token, reply) => {
+                    self.deliver(token, Delivery::Deliveries(reply));
+                }
             }
         }
     }

@@ -30,6 +30,7 @@ mod offline;
 mod open;
 mod pair;
 mod produce;
+mod queues;
 mod quorum;
 mod recover;
 mod replicas;

@@ -22,7 +22,7 @@ use crate::driver::{Driver, Settings};
 use crate::locate::{Found, Located, open_others};
 use crate::pair::{lock_order, logs_of};
 use crate::quorum::{Opened, Station};
-use crate::recover::{Held, RecoverError, follow, lead, state_of_topic};
+use crate::recover::{Held, RecoverError, follow, lead, state_of_deliveries, state_of_topic};
 use crate::replicas::{Feeds, InSyncChanges, Throttle, Watched, min_in_sync, resume_after_loss};
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
@@ -425,6 +425,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             self.ask_leader_of(cell, state.leader);
         }
+        self.resume_deliveries(id);
         Ok(())
     }
 
@@ -471,7 +472,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let partition = if partition.leader == Some(me) {
             // A delivery log that is lost begins anew, and empty.
             resume_after_loss(&mut log, image.resumes_at(id))?;
-            let state = state_of_topic(&topic.name, &broker_config, &log)?;
+            let state = if id.is_delivery_log() {
+                state_of_deliveries(config, &log)?
+            } else {
+                state_of_topic(&topic.name, &broker_config, &log)?
+            };
             lead(&held, state, &log, self.clock.now())?
         } else {
             follow(&held, &log, self.clock.now())?

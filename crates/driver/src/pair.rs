@@ -1,4 +1,4 @@
-//! The two logs of a queue's partition: its records and its deliveries (ADR 0020).
+//! The two logs of a queue's partition: its records and its deliveries (ADR 0021).
 //!
 //! Each is a cell of its own, with its own lock, core and position at the leader. They have one leadership
 //! and one in-sync set, because the metadata knows them as one partition; so whatever the metadata says is

@@ -102,7 +102,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             // It would only wait in a longer queue.
             return Err(ProduceFailure::Stalled(self.stalled_reason(volume)));
         }
-        self.step(&cell, |slot, now, out| {
+        let mut is_worked = false;
+        let produced = self.step(&cell, |slot, now, out| {
+            is_worked = slot.config.queue_enable;
             if !slot.leads() {
                 return Err(ProduceFailure::NotLeader);
             }
@@ -147,7 +149,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 is_duplicate,
                 is_pending,
             })
-        })
+        });
+        if is_worked && produced.as_ref().is_ok_and(|produced| !produced.is_duplicate) {
+            self.admit_appended(id, batch);
+        }
+        produced
     }
 
     /// Only for what is new: a repeat takes no room, and its producer must learn that it is there.

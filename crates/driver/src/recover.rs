@@ -1,5 +1,7 @@
 //! From a log to the state it had: producers, epochs, and whatever is folded from its records.
 
+use std::sync::Arc;
+
 use towpath_broker::{Host, OFFSETS_TOPIC, PUBLISHERS_TOPIC, Partition, State};
 use towpath_coordinator::groups::Groups;
 use towpath_coordinator::publishers::Publishers;
@@ -12,13 +14,14 @@ use towpath_model::{
     BrokerId, FoldError, FoldRecord, LeaderEpoch, Now, Offset, StateMachine, TopicName,
     TopicPartition,
 };
+use towpath_queue::Deliveries;
 use towpath_records::{Scratch, records};
 use towpath_replication::{
     EpochHistory, EpochStart, Leader, LeaderStart, Producers, Replica, ReplicaStart,
 };
 
 use crate::cell::Slot;
-use crate::config::{groups_config, publishers_config};
+use crate::config::{delivery_config, groups_config, publishers_config};
 use crate::replicas::in_sync_of;
 
 /// Why a log's state cannot be rebuilt.
@@ -100,6 +103,15 @@ pub(crate) fn state_of_topic<D: Disk>(
         }
         _ => Ok(State::None),
     }
+}
+
+/// What a delivery log adds up to.
+pub(crate) fn state_of_deliveries<D: Disk>(
+    config: &TopicConfig,
+    log: &Log<D>,
+) -> Result<State, RecoverError> {
+    let machine = replay(Deliveries::new(Arc::new(delivery_config(config))), log, |_| {})?;
+    Ok(State::Deliveries(Box::new(Host::new(machine))))
 }
 
 /// What a replica's core is told besides its log.

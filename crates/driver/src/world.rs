@@ -53,6 +53,8 @@ pub enum Delivery {
     Groups(groups::Reply),
     /// From the publishers' state.
     Publishers(publishers::Reply),
+    /// From a queue's deliveries.
+    Deliveries(towpath_queue::Reply),
     /// How the metadata quorum stands.
     Quorum(QuorumReport),
 }

@@ -125,7 +125,7 @@ pub struct TopicPartition {
 
 impl TopicPartition {
     /// The delivery log of this partition: the log beside its records of who was given what, where its
-    /// topic is worked as a queue (ADR 0020). It goes by the complement of the partition's number, so
+    /// topic is worked as a queue (ADR 0021). It goes by the complement of the partition's number, so
     /// that the log, replication and peer messages need no second kind of id. Clients never see it.
     #[must_use]
     pub fn delivery_log(self) -> TopicPartition {

@@ -182,6 +182,12 @@ impl Deliveries {
         self.records_end = end;
     }
 
+    /// Whether this process leads, and has said so to itself: before that nothing is decided.
+    #[must_use]
+    pub fn is_serving(&self) -> bool {
+        self.runs
+    }
+
     /// This process leads no more: nobody waits here.
     pub fn resign(&mut self) {
         self.runs = false;
@@ -196,6 +202,11 @@ impl Deliveries {
     /// First message that has not been admitted.
     pub fn admitted_to(&self) -> Offset {
         self.messages.admitted_to
+    }
+
+    /// First record that is there, as far as deliveries know.
+    pub fn start(&self) -> Offset {
+        self.messages.start
     }
 
     /// Everything before this has been settled by every subscription.

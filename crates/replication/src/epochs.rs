@@ -102,6 +102,12 @@ impl EpochHistory {
         self.entries.last().map(|last| last.epoch)
     }
 
+    /// The newest leadership that is known, and where it begins.
+    #[must_use]
+    pub fn latest_entry(&self) -> Option<EpochStart> {
+        self.entries.last().copied()
+    }
+
     /// The leadership that wrote `offset`.
     #[must_use]
     pub fn epoch_of(&self, offset: Offset) -> Option<LeaderEpoch> {

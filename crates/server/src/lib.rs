@@ -25,6 +25,7 @@ pub mod peer;
 mod plain_memory;
 mod progress;
 mod publish;
+mod queues;
 mod reads;
 mod remove_broker;
 mod restart_order;
@@ -45,6 +46,7 @@ pub use node::{Node, NodeSettings, Surroundings, SystemDriver, Unavailable, rand
 pub use plain_memory::PlainTurn;
 pub use progress::Progress;
 pub use publish::{Acknowledged, Appended, PublishError};
+pub use queues::{NotRead, StoredMessage};
 pub use remove_broker::RemovalFailure;
 pub use restart_order::{NoRestart, RestartOrder};
 pub use self_test::SelfTestError;

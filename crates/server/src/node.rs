@@ -392,7 +392,7 @@ fn host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn unavailable(delivery: Option<Delivery>) -> Unavailable {
+pub(crate) fn unavailable(delivery: Option<Delivery>) -> Unavailable {
     use towpath_driver::Outcome;
     match delivery {
         Some(Delivery::Wait(Outcome::StorageFailed)) => Unavailable::Storage,

@@ -19,7 +19,7 @@ use towpath_replication::{Lead, PartitionDecision, Producers};
 use super::pull::Positions;
 use crate::cell::{Cell, Slot};
 use crate::driver::Driver;
-use crate::recover::{RecoverError, state_of_topic};
+use crate::recover::{RecoverError, state_of_deliveries, state_of_topic};
 use crate::world::{Clock, Net};
 
 /// What the image says of one partition.
@@ -123,6 +123,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
         }
         self.take_role(&cell, &wanted);
+        self.resume_deliveries(id);
     }
 
     /// Brings one log in line with what the image says of its partition.
@@ -157,7 +158,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             if let Some(resumed_at) = resume_after_loss(&mut slot.log, resumes_at)? {
                 slot.partition.started_at(resumed_at, Producers::new(producers_max));
             }
-            let state = state_of_topic(&wanted.topic, &wanted.broker, &slot.log)?;
+            let state = if id.is_delivery_log() {
+                state_of_deliveries(&slot.config, &slot.log)?
+            } else {
+                state_of_topic(&wanted.topic, &wanted.broker, &slot.log)?
+            };
             slot.armed.clear();
             slot.partition.lead(wanted.lead(id, now), state, out);
             Ok::<bool, RecoverError>(true)

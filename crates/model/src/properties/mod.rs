@@ -18,7 +18,7 @@ mod topic_table;
 pub use broker_config::{BrokerConfig, DiskShare};
 pub use property::{Change, Check, Honoured, InvalidValue, Kind, Property, Unit, elements};
 pub use topic_config::{
-    CleanupPolicy, CompressionType, RetentionGuard, TimestampSource, TopicConfig,
+    CleanupPolicy, CompressionType, QueueConfig, RetentionGuard, TimestampSource, TopicConfig,
 };
 
 /// When a record counts as durable on a replica.

@@ -1,10 +1,12 @@
 //! A topic's configuration as the crates need it: plain values, already checked.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use super::Durability;
 use super::property::{Property, elements};
 use super::topic;
+use crate::TopicName;
 
 /// What happens to old records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +92,8 @@ pub struct TopicConfig {
     pub min_insync_replicas: u32,
     /// `queue.enable`: each partition has a delivery log.
     pub queue_enable: bool,
+    /// What else begins with `queue.`.
+    pub queue: QueueConfig,
     /// `retention.bytes` of a partition; `None` is without limit.
     pub retention_bytes: Option<u64>,
     /// `retention.guard`.
@@ -108,6 +112,37 @@ pub struct TopicConfig {
     pub segment_ms: i64,
     /// `unclean.leader.election.enable`.
     pub unclean_leader_election: bool,
+}
+
+/// How the messages of a queue are delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// `queue.dead.letter.expired`.
+    pub dead_letter_expired: bool,
+    /// `queue.dead.letter.queue`.
+    pub dead_letter_queue: Option<TopicName>,
+    /// `queue.dead.letter.receives`; `None` is without limit.
+    pub dead_letter_receives: Option<u32>,
+    /// `queue.dedup.scope` is `group`.
+    pub dedup_by_group: bool,
+    /// `queue.dedup.window.ms`.
+    pub dedup_window: Duration,
+    /// `queue.delay.ms`.
+    pub delay: Duration,
+    /// `queue.fifo`.
+    pub fifo: bool,
+    /// `queue.in.flight.max`, at least 1.
+    pub in_flight_max: u32,
+    /// `queue.message.retention.ms`; `None` is for ever.
+    pub message_retention: Option<Duration>,
+    /// `queue.retry.first.ms`.
+    pub retry_first: Duration,
+    /// `queue.retry.jitter.percent`, 100 at most.
+    pub retry_jitter_percent: u32,
+    /// `queue.retry.max.ms`.
+    pub retry_max: Duration,
+    /// `queue.visibility.timeout.ms`.
+    pub visibility_timeout: Duration,
 }
 
 impl TopicConfig {
@@ -142,6 +177,7 @@ impl TopicConfig {
             min_compaction_lag_ms: read.long("min.compaction.lag.ms"),
             min_insync_replicas: read.int("min.insync.replicas"),
             queue_enable: read.flag("queue.enable"),
+            queue: read.queue(),
             retention_bytes: u64::try_from(read.long("retention.bytes")).ok(),
             retention_guard: match read.text("retention.guard").as_ref() {
                 "off" => RetentionGuard::Off,
@@ -205,6 +241,30 @@ impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
 
     fn int(&self, name: &'static str) -> u32 {
         u32::try_from(self.long(name)).expect("the registry takes no negative value for it")
+    }
+
+    fn duration(&self, name: &'static str) -> Duration {
+        Duration::from_millis(self.long(name).unsigned_abs())
+    }
+
+    fn queue(&self) -> QueueConfig {
+        let dead_letter_receives = Some(self.int("queue.dead.letter.receives"));
+        let retention = "queue.message.retention.ms";
+        QueueConfig {
+            dead_letter_expired: self.flag("queue.dead.letter.expired"),
+            dead_letter_queue: TopicName::new(self.text("queue.dead.letter.queue").trim()).ok(),
+            dead_letter_receives: dead_letter_receives.filter(|receives| 0 < *receives),
+            dedup_by_group: self.text("queue.dedup.scope") == "group",
+            dedup_window: self.duration("queue.dedup.window.ms"),
+            delay: self.duration("queue.delay.ms"),
+            fifo: self.flag("queue.fifo"),
+            in_flight_max: self.int("queue.in.flight.max"),
+            message_retention: (0 <= self.long(retention)).then(|| self.duration(retention)),
+            retry_first: self.duration("queue.retry.first.ms"),
+            retry_jitter_percent: self.int("queue.retry.jitter.percent"),
+            retry_max: self.duration("queue.retry.max.ms"),
+            visibility_timeout: self.duration("queue.visibility.timeout.ms"),
+        }
     }
 
     fn fraction(&self, name: &'static str) -> f64 {

@@ -1,5 +1,5 @@
-//! The properties of topics: all 37 that Kafka 4.4 describes, and ours: `durability`, `queue.enable`,
-//! `retention.guard` and `retention.guard.max.bytes`.
+//! The properties of topics: all 37 that Kafka 4.4 describes, and ours: `durability`,
+//! `retention.guard`, `retention.guard.max.bytes` and everything that begins with `queue.`.
 
 use super::property::Unit::{Bytes, Count, Milliseconds};
 use super::property::{Check, Property, Unit};
@@ -224,11 +224,108 @@ pub(super) static TOPIC: &[Property] = &[
     .synonyms(&["log.preallocate"])
     .otherwise("Segment files always grow ahead of the records, in doubling steps."),
     Property::boolean(
+        "queue.dead.letter.expired",
+        "false",
+        "Whether messages of a queue that grow too old go to its dead-letter queue; without it they are gone.",
+    )
+    .example("true"),
+    Property::string(
+        "queue.dead.letter.queue",
+        "",
+        "The queue that takes messages which cannot be worked: received too often, rejected, undecodable. Without one, no number of receives is too many, and a rejected message is gone.",
+    )
+    .example("orders-dead"),
+    Property::int(
+        "queue.dead.letter.receives",
+        "0",
+        Check::Between(0, 1000),
+        Count,
+        "After how many receives the next one moves a message to the dead-letter queue; 0 is never.",
+    )
+    .example("5"),
+    Property::string(
+        "queue.dedup.scope",
+        "queue",
+        "Whether a repeated deduplication id is looked for in the whole queue (in each of its partitions), or within its message group.",
+    )
+    .one_of(&["queue", "group"])
+    .example("group"),
+    Property::long(
+        "queue.dedup.window.ms",
+        "300000",
+        Check::Between(0, 86_400_000),
+        Milliseconds,
+        "How long after its first send a message with the same deduplication id counts as a repeat.",
+    )
+    .example("600000"),
+    Property::long(
+        "queue.delay.ms",
+        "0",
+        Check::Between(0, 31_622_400_000),
+        Milliseconds,
+        "How long every new message of a queue is held back, if it does not say otherwise.",
+    )
+    .example("5000"),
+    Property::boolean(
         "queue.enable",
         "false",
         "Whether the topic is worked as a queue: beside its records each partition then has a log of who was given which of them. It stays on until the topic is deleted, and does not go together with cleanup.policy=compact or durability=relaxed; of these two only what is set for the topic itself counts then.",
     )
     .example("true"),
+    Property::boolean(
+        "queue.fifo",
+        "false",
+        "Whether messages with the same key are delivered in order, and to one receiver at a time; those without a key are one such group.",
+    )
+    .example("true"),
+    Property::int(
+        "queue.in.flight.max",
+        "120000",
+        Check::AtLeast(1),
+        Count,
+        "How many messages of one partition of a queue receivers may hold at the same time.",
+    )
+    .example("1000000"),
+    Property::long(
+        "queue.message.retention.ms",
+        "345600000",
+        Check::AtLeast(-1),
+        Milliseconds,
+        "After how long a message of a queue that nobody has worked is too old to be worked; -1 is never.",
+    )
+    .example("1209600000"),
+    Property::long(
+        "queue.retry.first.ms",
+        "0",
+        Check::Between(0, 43_200_000),
+        Milliseconds,
+        "How long a message waits that failed once, or was held for too long; twice that after the second time, and so on. 0 brings it back at once, always.",
+    )
+    .example("1000"),
+    Property::int(
+        "queue.retry.jitter.percent",
+        "20",
+        Check::Between(0, 100),
+        Count,
+        "By how many percent such a wait is shorter or longer at most, so that messages which failed together do not come back together.",
+    )
+    .example("50"),
+    Property::long(
+        "queue.retry.max.ms",
+        "900000",
+        Check::Between(0, 43_200_000),
+        Milliseconds,
+        "How long such a wait becomes at most.",
+    )
+    .example("60000"),
+    Property::long(
+        "queue.visibility.timeout.ms",
+        "30000",
+        Check::Between(0, 43_200_000),
+        Milliseconds,
+        "How long a received message is hidden from other receivers, if a receive does not say otherwise.",
+    )
+    .example("60000"),
     Property::long(
         "remote.copy.lag.bytes",
         "-1",

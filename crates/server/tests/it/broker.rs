@@ -92,6 +92,23 @@ impl Broker {
         Wire::connect(self.address)
     }
 
+    /// Waits for something that the node does.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.runtime.spawn(work)
+    }
+
+    /// The node, for who keeps it.
+    pub(crate) fn shared_node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }

@@ -19,6 +19,7 @@ mod groups;
 mod peer_transport;
 mod peers;
 mod produce;
+mod queues;
 mod restart;
 mod topics;
 mod wire;

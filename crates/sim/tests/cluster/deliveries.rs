@@ -2,7 +2,8 @@
 //! same in-sync set.
 
 use towpath_metadata::{ConfigChange, ConfigOperation, Resource, ResourceKind, TopicRef};
-use towpath_model::{KeyValue, LeaderEpoch};
+use towpath_model::{FoldRecord, LeaderEpoch};
+use towpath_queue::{QueueTime, Record};
 
 use super::*;
 
@@ -22,7 +23,7 @@ impl Cluster {
     fn deliver(&mut self, id: TopicPartition) -> Token {
         self.tokens += 1;
         let token = Token(self.tokens);
-        let record = KeyValue { key: vec![1, 2, 3], value: Some(vec![4]) };
+        let record = Record::Ticked { at: QueueTime(0) }.encode().expect("it is logged");
         let leader = self.leader(id).expect("somebody leads");
         self.driver(leader).append_deliveries(id, &[record], token).expect("it is led here");
         token

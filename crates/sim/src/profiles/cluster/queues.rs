@@ -3,7 +3,8 @@
 //! book, as that of records is, and with that of the records: the two have one in-sync set.
 
 use towpath_metadata::{ConfigChange, ConfigOperation, Request, Resource, ResourceKind};
-use towpath_model::{BrokerId, KeyValue, Offset, TopicId, TopicPartition};
+use towpath_model::{BrokerId, FoldRecord, KeyValue, Offset, TopicId, TopicPartition};
+use towpath_queue::{QueueTime, Record};
 
 use super::admin::Change;
 use super::world::{Waiting, World};
@@ -27,13 +28,9 @@ impl World {
 
     fn note(&mut self, of: BrokerId, queue: TopicPartition) -> Result<(), Violation> {
         let token = self.token();
-        let bytes = self.rng.between(1, 60) as usize;
         let count = self.rng.between(1, 3);
-        let record = |nth: u64| KeyValue {
-            key: token.0.to_be_bytes().to_vec(),
-            value: Some(vec![nth as u8; bytes]),
-        };
-        let records: Vec<KeyValue> = (0..count).map(record).collect();
+        let record = || Record::Ticked { at: QueueTime(0) }.encode().expect("it is logged");
+        let records: Vec<KeyValue> = (0..count).map(|_| record()).collect();
         // Known before the answer, which may come within the call.
         let end = self.views[&(of, queue.delivery_log())].end + count as i64;
         let waiting = Waiting::Delivery { log: queue.delivery_log(), end };

@@ -1,0 +1,322 @@
+//! Work queues: asking the deliveries of a partition, and telling them what has been appended to it.
+//!
+//! ```text
+//! produce ─▶ append to the records' log ─▶ admit: what the records say of themselves ─▶ delivery log
+//! receive ─▶ ask deliveries ─▶ (leases durable) ─▶ answer ─▶ read the records below the high watermark
+//! ```
+//!
+//! The two logs have a lock each, and are never locked together: what was appended and not admitted, because
+//! two producers came at once or the disk was full, is read from the records' log and admitted then.
+
+use std::sync::Arc;
+
+use towpath_log::disk::Disk;
+use towpath_model::{Now, Offset, Token, TopicPartition};
+use towpath_queue::{DELAY_MAX, Deliveries, Facts, Request, facts_of};
+use towpath_records::{BatchHeader, Scratch, records, split_batches};
+
+use crate::cell::{Cell, Slot};
+use crate::coordinate::NotCoordinator;
+use crate::driver::Driver;
+use crate::manage::NOBODY;
+use crate::world::{Clock, Net};
+
+/// Bytes of records that are read at once to be admitted.
+const ADMIT_BYTES: usize = 1 << 20;
+/// The largest batch, decompressed, whose records are looked into.
+const PLAIN_BYTES_MAX: usize = 256 << 20;
+/// Steps in which time acts on one partition before others get their turn.
+const STEPS_MAX: usize = 10_000;
+/// Bytes of the delivery log after which its state is logged as a whole again, at least.
+const SNAPSHOT_BYTES: u64 = 4 << 20;
+
+const _: () = assert!(DELAY_MAX.as_secs() < u32::MAX as u64);
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// The delivery log of a partition, if its topic is a queue and this broker leads it.
+    fn delivery_cell(&self, id: TopicPartition) -> Result<Arc<Cell<D>>, NotCoordinator> {
+        let is_queue = || {
+            let image = self.image();
+            let topic = image.topic_by_id(id.topic);
+            topic.is_some_and(|topic| image.effective_config(topic).queue_enable)
+        };
+        self.cell(id.delivery_log()).ok_or_else(|| match self.offline(id) {
+            Some(_) => NotCoordinator::Offline,
+            None if !is_queue() => NotCoordinator::NoTopic,
+            None => NotCoordinator::NotLeader,
+        })
+    }
+
+    /// Asks the deliveries of a partition; the answer is delivered to `token`. What is answered rests on
+    /// records of the delivery log that are committed; a message that was handed out may still have to
+    /// become so, see [`Driver::watch`].
+    ///
+    /// # Errors
+    /// [`NotCoordinator`].
+    pub fn ask_deliveries(
+        &self,
+        id: TopicPartition,
+        token: Token,
+        request: Request,
+    ) -> Result<(), NotCoordinator> {
+        let cell = self.delivery_cell(id)?;
+        self.let_time_act(&cell);
+        let asked = self.step(&cell, |slot, now, out| {
+            slot.leads() && slot.partition.ask_deliveries(now, token, request, out)
+        });
+        self.let_time_act(&cell);
+        asked.then_some(()).ok_or(NotCoordinator::NotLeader)
+    }
+
+    /// Reads something off the deliveries of a partition, every decision carried out, committed or not.
+    ///
+    /// # Errors
+    /// [`NotCoordinator`].
+    pub fn with_deliveries<R>(
+        &self,
+        id: TopicPartition,
+        read: impl FnOnce(&Deliveries, Now) -> R,
+    ) -> Result<R, NotCoordinator> {
+        let cell = self.delivery_cell(id)?;
+        self.let_time_act(&cell);
+        let slot = self.lock_in_time(&cell).ok_or(NotCoordinator::Offline)?;
+        let deliveries = slot.partition.deliveries().filter(|it| slot.leads() && it.is_serving());
+        let deliveries = deliveries.ok_or(NotCoordinator::NotLeader)?;
+        Ok(read(deliveries, self.clock.now()))
+    }
+
+    /// Whatever is due happens before and after anything else, so that a receiver that waits gets what
+    /// has just become ready.
+    fn let_time_act(&self, cell: &Arc<Cell<D>>) {
+        for _ in 0..STEPS_MAX {
+            let is_due = self.step(cell, |slot, now, out| {
+                let is_due = slot.next_deadline().is_some_and(|at| at <= now.time);
+                if is_due {
+                    slot.partition.expire(now, out);
+                }
+                is_due
+            });
+            if !is_due {
+                return;
+            }
+        }
+    }
+
+    /// A batch has just been appended to a partition that is led here.
+    pub(crate) fn admit_appended(&self, id: TopicPartition, batch: &[u8]) {
+        let Ok(header) = BatchHeader::parse(batch) else { return };
+        let Ok(admitted_to) = self.with_deliveries(id, |deliveries, _| deliveries.admitted_to())
+        else {
+            return;
+        };
+        if admitted_to == header.base_offset() {
+            self.admit_batch(id, &header, batch);
+        } else if admitted_to < header.base_offset() {
+            self.admit_missing(id);
+        }
+    }
+
+    fn admit_batch(&self, id: TopicPartition, header: &BatchHeader, batch: &[u8]) {
+        let is_fifo = self.is_fifo(id);
+        let count = u32::try_from(header.next_offset() - header.base_offset()).unwrap_or(u32::MAX);
+        let facts = facts_of_batch(header, batch, is_fifo);
+        let admit = Request::Admit { base: header.base_offset(), count, facts };
+        // What cannot be admitted now is admitted with what comes later, or by the upkeep.
+        let _ = self.ask_deliveries(id, NOBODY, admit);
+    }
+
+    fn is_fifo(&self, id: TopicPartition) -> bool {
+        let cell = self.cell(id);
+        cell.and_then(|cell| self.lock_in_time(&cell).map(|slot| slot.config.queue.fifo))
+            .unwrap_or_default()
+    }
+
+    /// Admits what has been appended to a partition and not been admitted.
+    pub(crate) fn admit_missing(&self, id: TopicPartition) {
+        while let Some((from, bytes)) = self.not_admitted(id) {
+            let mut at = from;
+            for batch in split_batches(&bytes) {
+                let header = batch.header;
+                if header.next_offset() <= at {
+                    continue;
+                }
+                if at < header.base_offset() {
+                    self.skip(id, at, header.base_offset());
+                }
+                at = header.next_offset();
+                self.admit_batch(id, &header, batch.bytes);
+            }
+            let now = self.with_deliveries(id, |deliveries, _| deliveries.admitted_to());
+            if now.is_ok_and(|now| now <= from) || now.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Offsets at which there is no record: they are no messages.
+    fn skip(&self, id: TopicPartition, from: Offset, to: Offset) {
+        let count = u32::try_from(to - from).unwrap_or(u32::MAX);
+        let control = || Facts { is_control: true, ..Facts::default() };
+        let facts = (0..count).map(|index| (index, control())).collect();
+        let _ = self.ask_deliveries(id, NOBODY, Request::Admit { base: from, count, facts });
+    }
+
+    /// The next records that have not been admitted, from where on.
+    fn not_admitted(&self, id: TopicPartition) -> Option<(Offset, bytes::Bytes)> {
+        let admitted_to =
+            self.with_deliveries(id, |deliveries, _| deliveries.admitted_to()).ok()?;
+        let cell = self.cell(id)?;
+        let slice = {
+            let slot = self.lock_in_time(&cell)?;
+            if !slot.leads() || slot.log.log_end_offset() <= admitted_to {
+                return None;
+            }
+            let start = slot.log.log_start_offset();
+            if admitted_to < start {
+                drop(slot);
+                self.skip(id, admitted_to, start);
+                return self.not_admitted(id);
+            }
+            slot.log.read_for_replica(admitted_to, ADMIT_BYTES)
+        };
+        match slice {
+            Ok(slice) => match slice?.read() {
+                Ok(bytes) => Some((admitted_to, bytes)),
+                Err(error) => self.cannot_admit(id, admitted_to, &error.to_string()),
+            },
+            Err(error) => self.cannot_admit(id, admitted_to, &error.to_string()),
+        }
+    }
+
+    fn cannot_admit<T>(&self, id: TopicPartition, from: Offset, error: &str) -> Option<T> {
+        tracing::error!(partition = %id, %from, error, "records cannot be read to be delivered");
+        None
+    }
+
+    /// Where this broker leads a queue's partition anew, its deliveries go on where its records end: that is
+    /// known once both logs are led, and only then is anything decided.
+    pub(crate) fn resume_deliveries(&self, id: TopicPartition) {
+        let Some(cell) = self.cell(id.delivery_log()) else { return };
+        let end = self.cell(id).and_then(|records| {
+            let slot = records.lock();
+            slot.leads().then(|| records_end(&slot))
+        });
+        let Some(end) = end else { return };
+        let resumes = self.step(&cell, |slot, now, out| {
+            let resumes =
+                slot.leads() && slot.partition.deliveries().is_some_and(|it| !it.is_serving());
+            if resumes {
+                slot.partition.tell_deliveries(|deliveries| deliveries.records_end_at(end));
+                slot.partition.resume_deliveries(now, out);
+            }
+            resumes
+        });
+        if resumes {
+            self.admit_missing(id);
+        }
+    }
+
+    /// What a queue's partition needs although nobody asks: admissions that could not be written, the start
+    /// of its records, a snapshot of its state and an end to what lies before that.
+    pub(crate) fn keep_deliveries(&self, cell: &Arc<Cell<D>>) {
+        let id = cell.id.records();
+        self.admit_missing(id);
+        let Some(start) = self.cell(id).and_then(|records| {
+            self.lock_in_time(&records).map(|slot| slot.log.log_start_offset())
+        }) else {
+            return;
+        };
+        if self.with_deliveries(id, |deliveries, _| deliveries.start() < start).unwrap_or(false) {
+            let _ = self.ask_deliveries(id, NOBODY, Request::Trim { start });
+        }
+        self.snapshot_deliveries(cell);
+    }
+
+    fn snapshot_deliveries(&self, cell: &Arc<Cell<D>>) {
+        let id = cell.id.records();
+        let committed = {
+            let Some(mut slot) = self.lock_in_time(cell) else { return };
+            if !slot.leads() || slot.failed {
+                return;
+            }
+            let high_watermark = slot.partition.high_watermark();
+            match slot.snapshot {
+                Some((base, end)) if end <= high_watermark => {
+                    slot.snapshot = None;
+                    Some(base)
+                }
+                Some(_) => return,
+                None if slot.log.size_bytes() < slot.snapshot_at_bytes.max(SNAPSHOT_BYTES) => {
+                    return;
+                }
+                None => None,
+            }
+        };
+        if let Some(base) = committed {
+            self.shorten_deliveries(cell, base);
+            return;
+        }
+        let before = cell.lock().partition.log_end_offset();
+        if self.ask_deliveries(id, NOBODY, Request::Snapshot).is_ok() {
+            let mut slot = cell.lock();
+            let end = slot.partition.log_end_offset();
+            slot.snapshot = (before < end).then_some((before, end));
+        }
+    }
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// What lies before a snapshot is not needed any more.
+    fn shorten_deliveries(&self, cell: &Arc<Cell<D>>, start: Offset) {
+        if let Err(refusal) = self.trim_deliveries(cell.id.records(), start) {
+            tracing::warn!(partition = %cell.id, topic = %cell.topic, %refusal,
+                "the log of deliveries cannot be shortened");
+            return;
+        }
+        // What is left is the snapshot and what came since: the next one is due when that has grown to
+        // several times its size.
+        if let Some(mut slot) = self.lock_in_time(cell) {
+            slot.snapshot_at_bytes = 4 * slot.log.size_bytes();
+        }
+    }
+}
+
+/// Where the records end that a new leadership has settled on.
+fn records_end<D: Disk>(slot: &Slot<D>) -> Offset {
+    let latest = slot.partition.epochs().latest_entry();
+    let own = latest.filter(|entry| entry.epoch == slot.partition.leader_epoch());
+    own.map_or_else(|| slot.partition.log_end_offset(), |entry| entry.start)
+}
+
+/// What the records of a batch say of how they want to be delivered; those that say nothing are left
+/// out.
+fn facts_of_batch(header: &BatchHeader, batch: &[u8], is_fifo: bool) -> Vec<(u32, Facts)> {
+    let count = u32::try_from(header.next_offset() - header.base_offset()).unwrap_or(u32::MAX);
+    let all = |facts: Facts| (0..count).map(|index| (index, facts.clone())).collect();
+    if header.is_control() {
+        return all(Facts { is_control: true, ..Facts::default() });
+    }
+    let mut scratch = Scratch::default();
+    let lost = || all(Facts { is_undecodable: true, ..Facts::default() });
+    let Ok(iter) = records(batch, PLAIN_BYTES_MAX, &mut scratch) else { return lost() };
+    let (mut told, mut next) = (Vec::new(), 0);
+    for record in iter {
+        let Ok(record) = record else { return lost() };
+        let index = record.offset_delta.unsigned_abs();
+        // A batch may have holes where records were removed.
+        told.extend(
+            (next..index).map(|hole| (hole, Facts { is_control: true, ..Facts::default() })),
+        );
+        next = index + 1;
+        let key = record.key.filter(|_| is_fifo);
+        if key.is_none() && record.headers.is_empty() {
+            continue;
+        }
+        let (facts, _) = facts_of(key, record.headers);
+        if facts != Facts::default() {
+            told.push((index, facts));
+        }
+    }
+    told.extend((next..count).map(|hole| (hole, Facts { is_control: true, ..Facts::default() })));
+    told
+}

@@ -1,0 +1,208 @@
+//! Asking a partition's deliveries, and reading the messages that they hand out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use towpath_driver::{Condition, Delivery, FetchRefusal, ReadLimits, Slice};
+use towpath_model::{Offset, Timestamp, Token, TopicPartition};
+use towpath_queue::{Receipt, Receive, Reply, Request};
+use towpath_records::{Record, Scratch, TimestampType, records, split_batches};
+
+use crate::disk::{NodeDisk, off_worker};
+use crate::node::{Node, Unavailable, unavailable};
+use crate::waiters::Wait;
+
+/// Bytes that are read at once to find messages.
+const READ_BYTES: usize = 1 << 20;
+/// The largest batch, decompressed, that is looked into.
+const PLAIN_BYTES_MAX: usize = 256 << 20;
+/// How long an answer that nobody waits for any more is still waited for, so that it can be given back.
+const UNCLAIMED_WAIT: Duration = Duration::from_secs(5);
+/// How long a message that was handed out may take to be committed.
+const COMMIT_WAIT: Duration = Duration::from_secs(30);
+/// Nobody waits.
+const NOBODY: Token = Token(0);
+
+/// A message as it was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMessage {
+    /// Its place in the partition.
+    pub offset: Offset,
+    /// When it was sent, or appended, as the topic has it.
+    pub timestamp: Timestamp,
+    /// Its key.
+    pub key: Option<Bytes>,
+    /// Its value.
+    pub value: Option<Bytes>,
+    /// Its headers, in order.
+    pub headers: Vec<(Bytes, Option<Bytes>)>,
+}
+
+/// Why messages that were handed out cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRead {
+    /// The records cannot be read.
+    #[error(transparent)]
+    Fetch(#[from] FetchRefusal),
+    /// They were not committed in time.
+    #[error("the messages were not committed within {} s: too few replicas are in sync", COMMIT_WAIT.as_secs())]
+    NotCommitted,
+}
+
+impl Node {
+    /// Asks the deliveries of a partition and waits for the committed answer.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn ask_deliveries(
+        &self,
+        id: TopicPartition,
+        request: Request,
+    ) -> Result<Reply, Unavailable> {
+        let mut wait = self.wait();
+        self.driver().ask_deliveries(id, wait.token(), request)?;
+        answer(wait.answer().await)
+    }
+
+    /// Receives messages. Who gives up waiting is given none: what was handed out meanwhile is given back
+    /// and does not count as received.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn receive(
+        self: &Arc<Node>,
+        id: TopicPartition,
+        receive: Receive,
+    ) -> Result<Reply, Unavailable> {
+        let subscription = receive.subscription;
+        let wait = self.wait();
+        let token = wait.token();
+        self.driver().ask_deliveries(id, token, Request::Receive(receive))?;
+        let mut waiting = Waiting { node: Arc::clone(self), id, subscription, wait: Some(wait) };
+        let delivery = match &mut waiting.wait {
+            Some(wait) => wait.answer().await,
+            None => None,
+        };
+        waiting.wait = None;
+        answer(delivery)
+    }
+
+    /// Reads messages that were handed out, once they are committed. One that is not there any more is left
+    /// out.
+    ///
+    /// # Errors
+    /// [`NotRead`].
+    pub async fn read_messages(
+        &self,
+        id: TopicPartition,
+        offsets: &[Offset],
+    ) -> Result<BTreeMap<Offset, StoredMessage>, NotRead> {
+        let mut wanted: BTreeSet<Offset> = offsets.iter().copied().collect();
+        let Some(last) = wanted.last() else { return Ok(BTreeMap::new()) };
+        self.committed(id, last.next()).await?;
+        let mut found = BTreeMap::new();
+        while let Some(from) = wanted.first().copied() {
+            let limits = ReadLimits { max_bytes: READ_BYTES, at_least_one_batch: true };
+            let read = self.read(id, from, limits).await?;
+            let Some(slice) = read.slice.filter(|slice| 0 < slice.len) else { break };
+            let end = slice.next_offset;
+            let here: BTreeSet<Offset> = wanted.range(..end).copied().collect();
+            wanted = wanted.split_off(&end);
+            found.extend(off_worker(|| pick(&slice, &here))?);
+        }
+        Ok(found)
+    }
+
+    async fn committed(&self, id: TopicPartition, end: Offset) -> Result<(), NotRead> {
+        let mut wait = self.wait();
+        let condition = Condition::HighWatermark(end);
+        if !self.driver().watch(id, wait.token(), condition) {
+            let answer = tokio::time::timeout(COMMIT_WAIT, wait.answer()).await;
+            if answer.is_err() {
+                self.driver().unwatch(id, wait.token(), condition);
+                return Err(NotRead::NotCommitted);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answer(delivery: Option<Delivery>) -> Result<Reply, Unavailable> {
+    match delivery {
+        Some(Delivery::Deliveries(reply)) => Ok(reply),
+        other => Err(unavailable(other)),
+    }
+}
+
+/// A receive whose answer has not come. Dropped before that, it is called off.
+struct Waiting {
+    node: Arc<Node>,
+    id: TopicPartition,
+    subscription: u32,
+    wait: Option<Wait>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Some(mut wait) = self.wait.take() else { return };
+        let (node, id, subscription) = (Arc::clone(&self.node), self.id, self.subscription);
+        let stop = Request::StopWaiting { waiter: wait.token() };
+        let _ = node.driver().ask_deliveries(id, NOBODY, stop);
+        // Ends by itself: an answer that was on its way comes soon, or never.
+        tokio::spawn(async move {
+            let answer = tokio::time::timeout(UNCLAIMED_WAIT, wait.answer()).await;
+            let Ok(Some(Delivery::Deliveries(Reply::Received { messages, .. }))) = answer else {
+                return;
+            };
+            let receipts: Vec<Receipt> = messages.iter().map(|message| message.receipt).collect();
+            if !receipts.is_empty() {
+                let unclaim = Request::Unclaim { subscription, receipts };
+                let _ = node.driver().ask_deliveries(id, NOBODY, unclaim);
+            }
+        });
+    }
+}
+
+/// The wanted messages of a region. Blocks on the disk.
+fn pick(
+    slice: &Slice<NodeDisk>,
+    wanted: &BTreeSet<Offset>,
+) -> Result<Vec<(Offset, StoredMessage)>, FetchRefusal> {
+    let bytes = slice.read().map_err(|error| FetchRefusal::Storage(error.to_string()))?;
+    let damaged = |error: &dyn std::error::Error| FetchRefusal::Corrupt(error.to_string());
+    let mut scratch = Scratch::new();
+    let mut found = Vec::new();
+    for batch in split_batches(&bytes) {
+        let header = batch.header;
+        if wanted.range(header.base_offset()..header.next_offset()).next().is_none() {
+            continue;
+        }
+        batch.check_crc().map_err(|error| damaged(&error))?;
+        let in_batch = records(batch.bytes, PLAIN_BYTES_MAX, &mut scratch);
+        for record in in_batch.map_err(|error| damaged(&error))? {
+            let record = record.map_err(|error| damaged(&error))?;
+            let offset = header.offset_of(record.offset_delta);
+            if wanted.contains(&offset) {
+                let timestamp = match header.timestamp_type() {
+                    TimestampType::LogAppendTime => header.max_timestamp(),
+                    TimestampType::CreateTime => header.timestamp_of(record.timestamp_delta),
+                };
+                found.push((offset, message(offset, timestamp, &record)));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn message(offset: Offset, timestamp: Timestamp, record: &Record<'_>) -> StoredMessage {
+    let bytes = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
+    StoredMessage {
+        offset,
+        timestamp,
+        key: record.key.map(bytes),
+        value: record.value.map(bytes),
+        headers: record.headers.map(|(name, value)| (bytes(name), value.map(bytes))).collect(),
+    }
+}

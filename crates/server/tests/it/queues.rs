@@ -1,0 +1,178 @@
+//! A topic that is worked as a queue: what producers send is received, hidden, deleted and delivered again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_driver::Clock;
+use towpath_model::{Offset, PartitionIndex, TopicPartition};
+use towpath_protocol::ErrorCode;
+use towpath_queue::{Delivery, Receipt, ReceiptOutcome, Receive, Reply, Request, Stats};
+
+use crate::broker::{Broker, Options};
+use crate::wire::{Wire, batch};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Queue<'b> {
+    broker: &'b Broker,
+    id: TopicPartition,
+}
+
+impl Queue<'_> {
+    fn create<'b>(broker: &'b Broker, wire: &mut Wire, configs: &[(&str, &str)]) -> Queue<'b> {
+        let mut all = vec![("queue.enable", "true")];
+        all.extend(configs);
+        wire.create("jobs", 1, &all);
+        Queue::open(broker)
+    }
+
+    fn open(broker: &Broker) -> Queue<'_> {
+        let id = broker.node().driver().partition_of("jobs", PartitionIndex(0));
+        Queue { broker, id: id.expect("it was created") }
+    }
+
+    fn ask(&self, request: Request) -> Reply {
+        let node = self.broker.node();
+        self.broker.block_on(node.ask_deliveries(self.id, request)).expect("it is led here")
+    }
+
+    fn receive(&self, max: u32, visibility: Duration) -> Vec<Delivery> {
+        let receive = Receive {
+            subscription: 0,
+            max,
+            visibility,
+            wait_until: None,
+            holder: Arc::from("test"),
+            attempt: None,
+        };
+        let node = Arc::clone(self.broker.shared_node());
+        match self.broker.block_on(node.receive(self.id, receive)).expect("it is led here") {
+            Reply::Received { messages, .. } => messages,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn values(&self, messages: &[Delivery]) -> Vec<String> {
+        let offsets: Vec<Offset> = messages.iter().map(|message| message.receipt.offset).collect();
+        let node = self.broker.node();
+        let read =
+            self.broker.block_on(node.read_messages(self.id, &offsets)).expect("they are there");
+        let text = |offset: &Offset| {
+            String::from_utf8(read[offset].value.clone().unwrap().to_vec()).unwrap()
+        };
+        offsets.iter().map(text).collect()
+    }
+
+    fn delete(&self, messages: &[Delivery]) -> Vec<ReceiptOutcome> {
+        let receipts: Vec<Receipt> = messages.iter().map(|message| message.receipt).collect();
+        match self.ask(Request::Delete { subscription: 0, receipts }) {
+            Reply::Receipts(outcomes) => outcomes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let driver = self.broker.node().driver();
+        let stats = driver.with_deliveries(self.id, |deliveries, now| deliveries.stats(now, 0));
+        stats.expect("it is led here").expect("it is its own subscription")
+    }
+}
+
+#[test]
+fn what_a_kafka_producer_sends_is_received_hidden_and_deleted() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    let queue = Queue::create(&broker, &mut wire, &[]);
+    wire.produce("jobs", &batch(&["a", "b"]));
+    wire.produce("jobs", &batch(&["c"]));
+    let first = queue.receive(2, 30 * SECOND);
+    assert_eq!(queue.values(&first), ["a", "b"]);
+    let second = queue.receive(2, SECOND / 5);
+    assert_eq!(queue.values(&second), ["c"]);
+    assert_eq!(queue.receive(2, SECOND), []);
+    assert_eq!(queue.delete(&first[..1]), [ReceiptOutcome::Done]);
+    std::thread::sleep(SECOND / 4);
+    let again = queue.receive(2, SECOND);
+    assert_eq!(queue.values(&again), ["c"]);
+    assert_eq!(again[0].receives, 2);
+    // Whoever reads the topic as a log sees everything.
+    assert_eq!(wire.fetch("jobs", 0).values(), ["a", "b", "c"]);
+    let stats = queue.stats();
+    assert_eq!((stats.ready, stats.in_flight), (0, 2));
+}
+
+#[test]
+fn leases_and_deletions_survive_a_crash() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    let queue = Queue::create(&broker, &mut wire, &[]);
+    wire.produce("jobs", &batch(&["a", "b", "c"]));
+    let first = queue.receive(2, 30 * SECOND);
+    assert_eq!(queue.delete(&first[..1]), [ReceiptOutcome::Done]);
+    let broker = Broker::start_in(broker.as_if_killed(), Options::default());
+    let queue = Queue::open(&broker);
+    let after = queue.receive(10, SECOND);
+    assert_eq!(queue.values(&after), ["c"]);
+    assert_eq!(queue.delete(&first), [ReceiptOutcome::Settled, ReceiptOutcome::Done]);
+    let broker = broker.restart();
+    let queue = Queue::open(&broker);
+    assert_eq!(queue.stats().in_flight, 1);
+}
+
+#[test]
+fn a_topic_becomes_a_queue_with_everything_that_is_in_it() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("jobs", 1, &[]);
+    wire.produce("jobs", &batch(&["a", "b"]));
+    assert_eq!(wire.alter("jobs", "queue.enable", Some("true")), ErrorCode::None);
+    let queue = Queue::open(&broker);
+    wire.produce("jobs", &batch(&["c"]));
+    let all = queue.receive(10, SECOND);
+    assert_eq!(queue.values(&all), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_receiver_that_waits_is_woken_by_a_send() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    let queue = Queue::create(&broker, &mut wire, &[]);
+    let node = Arc::clone(broker.shared_node());
+    let receive = Receive {
+        subscription: 0,
+        max: 10,
+        visibility: SECOND,
+        wait_until: Some(node.driver().clock().now().time + 20 * SECOND),
+        holder: Arc::from("test"),
+        attempt: None,
+    };
+    let id = queue.id;
+    let waiting = broker.spawn(async move { node.receive(id, receive).await });
+    std::thread::sleep(SECOND / 10);
+    assert_eq!(queue.stats().receivers, 1);
+    wire.produce("jobs", &batch(&["a"]));
+    let reply = broker.block_on(waiting).expect("it ends").expect("it is led here");
+    let Reply::Received { messages, .. } = reply else { panic!("{reply:?}") };
+    assert_eq!(queue.values(&messages), ["a"]);
+}
+
+#[test]
+fn who_hangs_up_holds_nothing() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    let queue = Queue::create(&broker, &mut wire, &[]);
+    let node = Arc::clone(broker.shared_node());
+    let wait_until = Some(node.driver().clock().now().time + 20 * SECOND);
+    let (holder, attempt) = (Arc::from("test"), None);
+    let visibility = 30 * SECOND;
+    let receive = Receive { subscription: 0, max: 10, visibility, wait_until, holder, attempt };
+    let id = queue.id;
+    let waiting = broker.spawn(async move { node.receive(id, receive).await });
+    std::thread::sleep(SECOND / 10);
+    waiting.abort();
+    let _ = broker.block_on(waiting);
+    assert_eq!(queue.stats().receivers, 0);
+    wire.produce("jobs", &batch(&["a"]));
+    let all = queue.receive(10, SECOND);
+    assert_eq!(all[0].receives, 1);
+}

@@ -7,7 +7,7 @@ use towpath_broker::{Output, Partition};
 use towpath_log::Log;
 use towpath_log::disk::Disk;
 use towpath_model::properties::TopicConfig;
-use towpath_model::{BrokerId, Offset, Time, TopicName, TopicPartition};
+use towpath_model::{BrokerId, LeaderEpoch, Offset, Time, TopicName, TopicPartition};
 use towpath_replication::ReplicaPosition;
 
 use crate::config::{delivery_config, log_config};
@@ -69,8 +69,9 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) watched: bool,
     /// When the controller was last asked for an in-sync set.
     pub(crate) proposed_at: Option<Time>,
-    /// A snapshot of deliveries that is not known to be committed: where it begins and ends.
-    pub(crate) snapshot: Option<(Offset, Offset)>,
+    /// A snapshot of deliveries that is not known to be committed: in which leadership it was appended,
+    /// where it begins and ends.
+    pub(crate) snapshot: Option<(LeaderEpoch, Offset, Offset)>,
     /// How large a delivery log may grow until its next snapshot.
     pub(crate) snapshot_at_bytes: u64,
 }

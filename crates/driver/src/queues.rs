@@ -239,9 +239,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             if !slot.leads() || slot.failed {
                 return;
             }
-            let high_watermark = slot.partition.high_watermark();
-            match slot.snapshot {
-                Some((base, end)) if end <= high_watermark => {
+            let (epoch, high_watermark) =
+                (slot.partition.leader_epoch(), slot.partition.high_watermark());
+            // What another leadership has appended may be gone.
+            match slot.snapshot.filter(|(of, ..)| *of == epoch) {
+                Some((_, base, end)) if end <= high_watermark => {
                     slot.snapshot = None;
                     Some(base)
                 }
@@ -260,7 +262,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         if self.ask_deliveries(id, NOBODY, Request::Snapshot).is_ok() {
             let mut slot = cell.lock();
             let end = slot.partition.log_end_offset();
-            slot.snapshot = (before < end).then_some((before, end));
+            let epoch = slot.partition.leader_epoch();
+            slot.snapshot = (before < end).then_some((epoch, before, end));
         }
     }
 }

@@ -110,7 +110,17 @@ pub(crate) fn state_of_deliveries<D: Disk>(
     config: &TopicConfig,
     log: &Log<D>,
 ) -> Result<State, RecoverError> {
-    let machine = replay(Deliveries::new(Arc::new(delivery_config(config))), log, |_| {})?;
+    let config = Arc::new(delivery_config(config));
+    let mut machine = Deliveries::new(Arc::clone(&config));
+    let mut is_found = false;
+    if Offset::ZERO < log.log_start_offset() {
+        machine = replay(Deliveries::from_snapshot(Arc::clone(&config)), log, |_| {})?;
+        is_found = !machine.awaits_snapshot();
+    }
+    if !is_found {
+        // It begins where it began: at its start, or anew after everything was lost.
+        machine = replay(Deliveries::new(config), log, |_| {})?;
+    }
     Ok(State::Deliveries(Box::new(Host::new(machine))))
 }
 

@@ -51,8 +51,8 @@ pub struct Deliveries {
     pub(crate) runs: bool,
     /// Where the records of who leads end.
     pub(crate) records_end: Offset,
-    /// Nothing was applied yet, so that a snapshot may come.
-    is_blank: bool,
+    /// The log that is folded begins with a snapshot: what comes before the end of that says nothing.
+    awaits_snapshot: bool,
     parts: Parts,
 }
 
@@ -166,9 +166,22 @@ impl Deliveries {
             waits: VecDeque::new(),
             runs: false,
             records_end: Offset::ZERO,
-            is_blank: true,
+            awaits_snapshot: false,
             parts: Parts::default(),
         }
+    }
+
+    /// The same, to be folded from a log whose beginning was removed: somewhere near its new beginning is
+    /// a snapshot. [`Deliveries::awaits_snapshot`] says whether it was found.
+    #[must_use]
+    pub fn from_snapshot(config: Arc<DeliveryConfig>) -> Deliveries {
+        Deliveries { awaits_snapshot: true, ..Deliveries::new(config) }
+    }
+
+    /// Whether no snapshot has come.
+    #[must_use]
+    pub fn awaits_snapshot(&self) -> bool {
+        self.awaits_snapshot
     }
 
     /// The queue's configuration has changed.
@@ -230,11 +243,12 @@ impl Deliveries {
         if let Record::Snapshot { part, is_last, bytes } = record {
             return self.take_part(*part, *is_last, bytes);
         }
+        if self.awaits_snapshot {
+            return;
+        }
         if let Some(at) = record.at() {
             self.become_later(at);
         }
-        // A snapshot says first what time it is.
-        self.is_blank &= matches!(record, Record::Ticked { .. });
         match record {
             Record::Admitted { at, base, count, specials } => {
                 self.admit(*at, *base, *count, specials);
@@ -497,13 +511,13 @@ impl Deliveries {
         self.subscriptions.insert(number, own);
     }
 
-    /// A part of a snapshot: taken where nothing is known yet, and passed over by everybody else, for it
-    /// says what they know.
+    /// A part of a snapshot: taken by who waits for it, and passed over by everybody else, for it says what
+    /// they know.
     fn take_part(&mut self, part: u32, is_last: bool, bytes: &[u8]) {
-        if self.is_blank && self.parts.add(part, bytes) && is_last {
+        if self.awaits_snapshot && self.parts.add(part, bytes) && is_last {
             let parts = std::mem::take(&mut self.parts);
             self.restore(&parts.bytes());
-            self.is_blank = false;
+            self.awaits_snapshot = false;
         }
     }
 }

@@ -32,6 +32,8 @@ struct Bench {
     replies: Vec<(Token, Reply)>,
     /// Where the records' log ends.
     records_end: Offset,
+    /// The log begins with a snapshot.
+    is_shortened: bool,
 }
 
 impl Bench {
@@ -48,6 +50,7 @@ impl Bench {
             tokens: 0,
             replies: Vec::new(),
             records_end: Offset::ZERO,
+            is_shortened: false,
         };
         bench.resume();
         bench
@@ -129,7 +132,11 @@ impl Bench {
     /// The process starts anew from the log; `away` passes meanwhile.
     fn restart(&mut self, away: Duration) {
         self.advance_to(self.now.time + away);
-        let mut anew = Deliveries::new(Arc::clone(&self.config));
+        let config = Arc::clone(&self.config);
+        let mut anew = match self.is_shortened {
+            true => Deliveries::from_snapshot(config),
+            false => Deliveries::new(config),
+        };
         self.log.iter().for_each(|logged| anew.apply(&read(logged)));
         assert_eq!(anew.to_bytes(), self.follower.to_bytes());
         self.follower = anew.clone();
@@ -143,6 +150,7 @@ impl Bench {
         let before = self.log.len();
         self.ask(Request::Snapshot);
         self.log.drain(..before);
+        self.is_shortened = true;
     }
 
     fn send(&mut self, count: u32) -> Offset {

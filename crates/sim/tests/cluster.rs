@@ -317,7 +317,8 @@ impl Cluster {
         self.running().iter().any(|broker| {
             let answers = &self.brokers[broker].running.as_ref().unwrap().1.answers;
             let answers = answers.lock().unwrap();
-            matches!(answers.get(&token), Some(Delivery::Wait(Outcome::Reached)))
+            let answer = answers.get(&token);
+            matches!(answer, Some(Delivery::Wait(Outcome::Reached) | Delivery::Deliveries(_)))
         })
     }
 }

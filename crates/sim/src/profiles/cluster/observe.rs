@@ -425,9 +425,7 @@ impl World {
                 let (partition, start) = (*partition, *start);
                 self.deletion_answered(id, partition, start)
             }
-            Some(Waiting::Delivery { log, end })
-                if matches!(delivery, Delivery::Wait(Outcome::Reached)) =>
-            {
+            Some(Waiting::Delivery { log, end }) if matches!(delivery, Delivery::Deliveries(_)) => {
                 let (log, end) = (*log, *end);
                 self.delivery_leaves(id, log, end)
             }

@@ -3,8 +3,7 @@
 //! book, as that of records is, and with that of the records: the two have one in-sync set.
 
 use towpath_metadata::{ConfigChange, ConfigOperation, Request, Resource, ResourceKind};
-use towpath_model::{BrokerId, FoldRecord, KeyValue, Offset, TopicId, TopicPartition};
-use towpath_queue::{QueueTime, Record};
+use towpath_model::{BrokerId, Offset, TopicId, TopicPartition};
 
 use super::admin::Change;
 use super::world::{Waiting, World};
@@ -28,22 +27,14 @@ impl World {
 
     fn note(&mut self, of: BrokerId, queue: TopicPartition) -> Result<(), Violation> {
         let token = self.token();
-        let count = self.rng.between(1, 3);
-        let record = || Record::Ticked { at: QueueTime(0) }.encode().expect("it is logged");
-        let records: Vec<KeyValue> = (0..count).map(|_| record()).collect();
-        // Known before the answer, which may come within the call.
-        let end = self.views[&(of, queue.delivery_log())].end + count as i64;
-        let waiting = Waiting::Delivery { log: queue.delivery_log(), end };
+        // Known before the answer: a snapshot of deliveries is one record at least.
+        let begin = self.views[&(of, queue.delivery_log())].end;
+        let waiting = Waiting::Delivery { log: queue.delivery_log(), end: begin + 1 };
         self.waits.insert((of, token), waiting);
-        let written = self.call(of, |driver| driver.append_deliveries(queue, &records, token))?;
-        match written {
-            Some(Ok(written)) => {
-                ensure!(
-                    written == end,
-                    "INV-T7",
-                    "{queue}: deliveries end at {written}, not {end}"
-                );
-            }
+        let snapshot = towpath_queue::Request::Snapshot;
+        let asked = self.call(of, |driver| driver.ask_deliveries(queue, token, snapshot))?;
+        match asked {
+            Some(Ok(())) => {}
             _ => drop(self.waits.remove(&(of, token))),
         }
         Ok(())
@@ -63,6 +54,7 @@ impl World {
             "INV-R1",
             "{log}: broker {of} acknowledges up to {end}, committed is {committed}"
         );
+        self.snapshots.insert(log.records(), Offset(end.0 - 1));
         self.events.note("queue: delivery acknowledged");
         Ok(())
     }
@@ -70,8 +62,11 @@ impl World {
     fn trim(&mut self, of: BrokerId, queue: TopicPartition) -> Result<(), Violation> {
         let log = queue.delivery_log();
         let view = self.views[&(of, log)];
-        let span = (view.high_watermark - view.start).unsigned_abs();
-        let before = view.start + self.rng.below(span + 1) as i64;
+        // Only behind a snapshot that is committed.
+        let snapshot = self.snapshots.get(&queue).copied();
+        let Some(before) = snapshot.filter(|begin| *begin < view.high_watermark) else {
+            return Ok(());
+        };
         let book = self.books.entry(log).or_default();
         book.start_asked = book.start_asked.max(before);
         let trimmed = self.call(of, |driver| driver.trim_deliveries(queue, before))?;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use towpath_driver::{Delivery, PeerMessage, QUORUM_TICK, VolumeIndex};
 use towpath_metadata::raft::{Body, MemberId, Role};
 use towpath_metadata::{Overrides, Reply, Request};
-use towpath_model::{BrokerId, ProducerId, Time, Token, TopicPartition};
+use towpath_model::{BrokerId, Offset, ProducerId, Time, Token, TopicPartition};
 
 use super::admin::Catalog;
 use super::faults::Mend;
@@ -90,6 +90,8 @@ pub(super) struct World {
     pub(super) blank: BTreeSet<BrokerId>,
     pub(super) truth: Truth,
     pub(super) books: BTreeMap<TopicPartition, Book>,
+    /// Where the newest committed snapshot of a queue's deliveries begins, by partition.
+    pub(super) snapshots: BTreeMap<TopicPartition, Offset>,
     pub(super) histories: BTreeMap<TopicPartition, PartitionHistory>,
     /// What each process shows of its replicas.
     pub(super) views: BTreeMap<(BrokerId, TopicPartition), View>,
@@ -167,6 +169,7 @@ impl World {
             blank: BTreeSet::new(),
             truth: Truth::default(),
             books: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             histories: BTreeMap::new(),
             views: BTreeMap::new(),
             catalog: Catalog::default(),

@@ -197,15 +197,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// known once both logs are led, and only then is anything decided.
     pub(crate) fn resume_deliveries(&self, id: TopicPartition) {
         let Some(cell) = self.cell(id.delivery_log()) else { return };
-        let end = self.cell(id).and_then(|records| {
+        let ends = self.cell(id).and_then(|records| {
             let slot = records.lock();
-            slot.leads().then(|| records_end(&slot))
+            slot.leads().then(|| (records_end(&slot), slot.partition.log_end_offset()))
         });
-        let Some(end) = end else { return };
+        let Some((taken_over, all)) = ends else { return };
         let resumes = self.step(&cell, |slot, now, out| {
             let resumes =
                 slot.leads() && slot.partition.deliveries().is_some_and(|it| !it.is_serving());
             if resumes {
+                // After a stop in good order the same leadership goes on: its deliveries know its records.
+                let end = if has_own_records(slot) { all } else { taken_over };
                 slot.partition.tell_deliveries(|deliveries| deliveries.records_end_at(end));
                 slot.partition.resume_deliveries(now, out);
             }
@@ -282,6 +284,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             slot.snapshot_at_bytes = 4 * slot.log.size_bytes();
         }
     }
+}
+
+/// Whether this leadership has written to this log before.
+fn has_own_records<D: Disk>(slot: &Slot<D>) -> bool {
+    let latest = slot.partition.epochs().latest_entry();
+    latest.is_some_and(|entry| entry.epoch == slot.partition.leader_epoch())
 }
 
 /// Where the records end that a new leadership has settled on.

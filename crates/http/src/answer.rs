@@ -26,7 +26,12 @@ impl<T: Serialize> IntoResponse for Json<T> {
 impl<T: Serialize> Json<T> {
     /// The same with a share of memory that lives until the peer has taken everything.
     pub(crate) fn charged(self, share: Share) -> Response {
-        json(Body::new(Charged { bytes: Some(to_line(&self.0).into()), _share: share }))
+        self.charged_all(vec![share])
+    }
+
+    /// The same with several shares.
+    pub(crate) fn charged_all(self, shares: Vec<Share>) -> Response {
+        json(Body::new(Charged { bytes: Some(to_line(&self.0).into()), _shares: shares }))
     }
 }
 
@@ -44,7 +49,7 @@ fn json(body: Body) -> Response {
 /// A body of one piece.
 struct Charged {
     bytes: Option<Bytes>,
-    _share: Share,
+    _shares: Vec<Share>,
 }
 
 impl HttpBody for Charged {

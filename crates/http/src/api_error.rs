@@ -30,6 +30,8 @@ pub enum Code {
     InvalidGroup,
     /// Not a `producer_id`.
     InvalidProducer,
+    /// Not a receipt, or one of another queue.
+    InvalidReceipt,
     /// The broker keeps this topic for itself.
     TopicInternal,
     /// `delete.topic.enable` is off.
@@ -40,6 +42,10 @@ pub enum Code {
     NotFound,
     /// No such topic.
     TopicNotFound,
+    /// No such queue.
+    QueueNotFound,
+    /// The queue has no such subscription.
+    SubscriptionNotFound,
     /// No such group.
     GroupNotFound,
     /// No such node.
@@ -52,6 +58,10 @@ pub enum Code {
     RequestTimeout,
     /// The topic exists already.
     TopicExists,
+    /// The topic is not worked as a queue.
+    NotAQueue,
+    /// The delivery that a receipt proves is over.
+    ReceiptStale,
     /// The `sequence` is older than what is remembered of the producer.
     SequenceStale,
     /// The group has members, and only they may commit.
@@ -100,7 +110,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 42] = [
+    pub const ALL: [Code; 47] = [
         Code::InvalidJson,
         Code::InvalidRequest,
         Code::InvalidParameter,
@@ -110,17 +120,22 @@ impl Code {
         Code::InvalidMessage,
         Code::InvalidGroup,
         Code::InvalidProducer,
+        Code::InvalidReceipt,
         Code::TopicInternal,
         Code::TopicDeletionDisabled,
         Code::OriginNotAllowed,
         Code::NotFound,
         Code::TopicNotFound,
+        Code::QueueNotFound,
+        Code::SubscriptionNotFound,
         Code::GroupNotFound,
         Code::NodeNotFound,
         Code::PartitionNotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::TopicExists,
+        Code::NotAQueue,
+        Code::ReceiptStale,
         Code::SequenceStale,
         Code::GroupActive,
         Code::NodeNotEmpty,
@@ -158,17 +173,22 @@ impl Code {
             Code::InvalidMessage => "INVALID_MESSAGE",
             Code::InvalidGroup => "INVALID_GROUP",
             Code::InvalidProducer => "INVALID_PRODUCER",
+            Code::InvalidReceipt => "INVALID_RECEIPT",
             Code::TopicInternal => "TOPIC_INTERNAL",
             Code::TopicDeletionDisabled => "TOPIC_DELETION_DISABLED",
             Code::OriginNotAllowed => "ORIGIN_NOT_ALLOWED",
             Code::NotFound => "NOT_FOUND",
             Code::TopicNotFound => "TOPIC_NOT_FOUND",
+            Code::QueueNotFound => "QUEUE_NOT_FOUND",
+            Code::SubscriptionNotFound => "SUBSCRIPTION_NOT_FOUND",
             Code::GroupNotFound => "GROUP_NOT_FOUND",
             Code::NodeNotFound => "NODE_NOT_FOUND",
             Code::PartitionNotFound => "PARTITION_NOT_FOUND",
             Code::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Code::RequestTimeout => "REQUEST_TIMEOUT",
             Code::TopicExists => "TOPIC_EXISTS",
+            Code::NotAQueue => "NOT_A_QUEUE",
+            Code::ReceiptStale => "RECEIPT_STALE",
             Code::SequenceStale => "SEQUENCE_STALE",
             Code::GroupActive => "GROUP_ACTIVE",
             Code::NodeNotEmpty => "NODE_NOT_EMPTY",
@@ -206,16 +226,21 @@ impl Code {
             | Code::InvalidConfig
             | Code::InvalidMessage
             | Code::InvalidGroup
-            | Code::InvalidProducer => 400,
+            | Code::InvalidProducer
+            | Code::InvalidReceipt => 400,
             Code::TopicInternal | Code::TopicDeletionDisabled | Code::OriginNotAllowed => 403,
             Code::NotFound
             | Code::TopicNotFound
+            | Code::QueueNotFound
+            | Code::SubscriptionNotFound
             | Code::GroupNotFound
             | Code::NodeNotFound
             | Code::PartitionNotFound => 404,
             Code::MethodNotAllowed => 405,
             Code::RequestTimeout => 408,
             Code::TopicExists
+            | Code::NotAQueue
+            | Code::ReceiptStale
             | Code::SequenceStale
             | Code::GroupActive
             | Code::NodeNotEmpty

@@ -49,6 +49,11 @@ impl TopicView {
         TopicPartition { topic: self.id, partition }
     }
 
+    /// All of its partitions.
+    pub(crate) fn partition_indexes(&self) -> impl Iterator<Item = PartitionIndex> + use<> {
+        (0..self.partitions.get()).filter_map(|index| i32::try_from(index).ok()).map(PartitionIndex)
+    }
+
     pub(crate) fn no_partition(&self, asked: impl std::fmt::Display) -> ApiError {
         let message = format!("topic {:?} has no partition {asked}", self.name.as_str());
         let last = self.partitions.get() - 1;

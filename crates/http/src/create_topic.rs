@@ -29,14 +29,15 @@ pub(crate) struct Wanted {
 /// A value of a property; numbers and truth values need no quotes.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a value is a string, a number or a boolean")]
-enum Value {
+pub(crate) enum Value {
     Text(String),
     Boolean(bool),
     Number(serde_json::Number),
 }
 
 impl Value {
-    fn into_text(self) -> String {
+    /// As configurations have it.
+    pub(crate) fn into_text(self) -> String {
         match self {
             Value::Text(text) => text,
             Value::Boolean(boolean) => boolean.to_string(),
@@ -59,9 +60,15 @@ pub(crate) async fn handle(
         configs: configs.collect(),
         ..NewTopic::named(&wanted.name, random_uuid())
     };
+    create(&app, topic).await?;
+    Ok((StatusCode::CREATED, Json(show(&app, &wanted.name).await?)))
+}
+
+/// Creates a topic.
+pub(crate) async fn create(app: &App, topic: NewTopic) -> Result<(), ApiError> {
     let created = app.node.create_topics(vec![topic]).await.map_err(refusals::of_unavailable)?;
     match created.into_iter().next() {
-        Some((_, Ok(_))) => Ok((StatusCode::CREATED, Json(show(&app, &wanted.name).await?))),
+        Some((_, Ok(_))) => Ok(()),
         Some((_, Err(refusal))) => Err(refusals::of_metadata(&refusal)),
         None => Err(ApiError::new(Code::Internal, "creating the topic was not answered")),
     }

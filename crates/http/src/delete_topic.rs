@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use towpath_metadata::{Reply, Request, TopicRef};
+use towpath_model::TopicId;
 
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, refuse_internal, refuse_query};
@@ -16,8 +17,11 @@ pub(crate) async fn handle(
 ) -> Result<StatusCode, ApiError> {
     refuse_query(&uri)?;
     refuse_internal(&name)?;
-    // By id: should somebody delete and create it meanwhile, the new topic is not meant.
-    let id = app.topic(&name)?.id;
+    delete(&app, app.topic(&name)?.id).await
+}
+
+/// Deletes a topic by id: should somebody delete and create it meanwhile, the new topic is not meant.
+pub(crate) async fn delete(app: &App, id: TopicId) -> Result<StatusCode, ApiError> {
     let request = Request::DeleteTopics(vec![TopicRef { name: None, id: Some(id) }]);
     match app.node.ask_metadata(request).await.map_err(refusals::of_unavailable)? {
         Reply::DeletedTopics(deleted) => match deleted.into_iter().next() {

@@ -13,6 +13,9 @@ pub(crate) async fn handle(headers: HeaderMap) -> String {
 Publish   curl http://{host}/topics/hello/messages -d '{{\"value\":\"it works\"}}'
 Read      curl http://{host}/topics/hello/partitions/0/messages
 Topics    curl http://{host}/topics
+Queues    curl http://{host}/queues -d '{{\"name\":\"work\"}}'
+          curl http://{host}/queues/work/messages -d '{{\"value\":\"do it\"}}'
+          curl http://{host}/queues/work/receive -d '{{\"wait_ms\":20000}}'
 Cluster   curl http://{host}/cluster   curl http://{host}/nodes
 
 API       http://{host}/openapi.json

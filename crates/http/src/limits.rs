@@ -38,6 +38,24 @@ pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// Most messages in one request; beyond: `BODY_TOO_LARGE`.
 pub(crate) const MESSAGES_MAX: usize = 10_000;
 
+/// Most messages or receipts in one request about a queue; beyond: `INVALID_JSON`.
+pub(crate) const QUEUE_MESSAGES_MAX: usize = 500;
+
+/// Bytes of messages in the answer to one receive or peek, if it has more than one message.
+pub(crate) const QUEUE_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+/// The largest answer of another broker to a receive or peek: a message of the largest size, escaped.
+pub(crate) const QUEUE_ANSWER_BYTES_MAX: usize = 100 * 1024 * 1024;
+
+/// How long a receive may wait for messages.
+pub(crate) const RECEIVE_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// How long a received message may be hidden from others by one receive or extension.
+pub(crate) const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// Most queues in one listing; the rest is behind `after`.
+pub(crate) const LISTED_QUEUES_MAX: usize = 1_000;
+
 /// Most record headers of one message; beyond: `INVALID_JSON`.
 pub(crate) const RECORD_HEADERS_MAX: usize = 1_000;
 

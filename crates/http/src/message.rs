@@ -173,11 +173,11 @@ impl WrittenTime {
 
 /// Headers as an object of names and texts, or as a list where names repeat or are not text.
 #[derive(Default)]
-struct WrittenHeaders(Vec<WrittenHeader>);
+pub(crate) struct WrittenHeaders(Vec<WrittenHeader>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenHeader {
+pub(crate) struct WrittenHeader {
     name: String,
     #[serde(deserialize_with = "nullable")]
     value: Option<String>,
@@ -188,7 +188,7 @@ struct WrittenHeader {
 }
 
 impl WrittenHeaders {
-    fn read(self) -> Result<RecordHeaders, ApiError> {
+    pub(crate) fn read(self) -> Result<RecordHeaders, ApiError> {
         let read = |header: WrittenHeader| {
             let name = header.name_encoding.decode("the name of a header", header.name)?;
             let decode = |value| header.value_encoding.decode("the value of a header", value);
@@ -245,11 +245,14 @@ impl<'de> Deserialize<'de> for WrittenHeaders {
 }
 
 /// Where a message went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PublishedMessage {
     pub(crate) partition: i32,
     pub(crate) offset: i64,
     pub(crate) timestamp: i64,
+    /// The message of a queue that it repeats: it is not delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) duplicate_of: Option<i64>,
 }
 
 /// A message as a reader gets it.

@@ -2,23 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use axum::body::to_bytes;
-use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::{Duration, sleep};
 use towpath_model::{BrokerId, PartitionIndex, TopicPartition};
 
-use crate::api_error::{ApiError, Code, Failed};
+use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
+use crate::batch_answer::{Asked, ask_many};
 use crate::body::parse_json;
-use crate::forward::{NotAsked, ask, leader_of, misdirected};
-use crate::limits::BODY_BYTES_MAX;
+use crate::forward::{leader_of, misdirected};
 use crate::message::PublishedMessage;
 
 /// How long the metadata has to follow a change before brokers are asked again.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// A message that goes elsewhere.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +29,7 @@ pub(crate) struct Elsewhere {
     pub(crate) by: TopicPartition,
 }
 
-type Outcome = (usize, Result<PublishedMessage, ApiError>);
+pub(crate) type Outcome = (usize, Result<PublishedMessage, ApiError>);
 
 /// A body as it was written: one message or several.
 #[derive(Deserialize)]
@@ -39,21 +37,6 @@ type Outcome = (usize, Result<PublishedMessage, ApiError>);
 enum Written {
     Many { messages: Vec<Map<String, Value>> },
     One(Map<String, Value>),
-}
-
-/// What a broker says became of a message.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Entry {
-    Failed { error: Failed },
-    Published { partition: i32, offset: i64, timestamp: i64 },
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Answer {
-    Results { results: Vec<Entry> },
-    Failed { error: Failed },
 }
 
 /// Publishes messages of `body` that other brokers take.
@@ -79,25 +62,24 @@ pub(crate) async fn publish(
         }
         sleep(LOOK_AGAIN_AFTER).await;
     }
-    done.extend(rest.into_iter().map(|one| {
-        let error = match leader_of(app, one.by) {
-            Some(leader) => misdirected(leader),
-            None if one.by == topic.partition(one.partition) => {
-                let text = format!("partition {} of {} has no leader", one.partition.0, topic.name);
-                ApiError::new(Code::Unavailable, text).with_help("try again")
-            }
-            None => {
-                let text = "nobody keeps the results of the producer at the moment";
-                ApiError::new(Code::Unavailable, text).with_help("try again")
-            }
-        };
-        (one.at, Err(error))
-    }));
+    done.extend(rest.into_iter().map(|one| (one.at, Err(not_taken(app, topic, &one)))));
     done
 }
 
+/// Why nobody has taken a message.
+pub(crate) fn not_taken(app: &App, topic: &TopicView, one: &Elsewhere) -> ApiError {
+    let text = match leader_of(app, one.by) {
+        Some(leader) => return misdirected(leader),
+        None if one.by == topic.partition(one.partition) => {
+            format!("partition {} of {} has no leader", one.partition.0, topic.name)
+        }
+        None => "nobody keeps the results of the producer at the moment".to_owned(),
+    };
+    ApiError::new(Code::Unavailable, text).with_help("try again")
+}
+
 /// Asks every broker once, all at the same time; gives back what none of them has taken.
-async fn publish_once(
+pub(crate) async fn publish_once(
     app: &App,
     topic: &TopicView,
     written: &[Map<String, Value>],
@@ -116,18 +98,22 @@ async fn publish_once(
     for (leader, messages) in by_leader {
         let body = body_of(written, &messages);
         let (app, path) = (app.clone(), format!("/topics/{}/messages", topic.name));
-        let task = tokio::spawn(async move { ask_for(&app, leader, &path, body).await });
+        let task = tokio::spawn(async move { ask_many(&app, leader, &path, body).await });
         asked.push((messages, task));
     }
     for (messages, task) in asked {
         match task.await {
-            Ok(Some(Ok(results))) if results.len() == messages.len() => {
+            Ok(Asked::Answered(Ok(results))) if results.len() == messages.len() => {
                 done.extend(messages.into_iter().map(|one| one.at).zip(results));
             }
-            Ok(Some(Err(error))) => {
+            Ok(Asked::Answered(Err(error))) => {
                 done.extend(messages.into_iter().map(|one| (one.at, Err(error.clone()))));
             }
-            Ok(None) => left.extend(messages),
+            Ok(Asked::InDoubt(error)) => {
+                let error = in_doubt(error);
+                done.extend(messages.into_iter().map(|one| (one.at, Err(error.clone()))));
+            }
+            Ok(Asked::NotTaken) => left.extend(messages),
             _ => done.extend(messages.into_iter().map(|one| {
                 let error = ApiError::new(Code::Internal, "a broker answered something else");
                 (one.at, Err(error))
@@ -149,48 +135,10 @@ fn body_of(written: &[Map<String, Value>], messages: &[Elsewhere]) -> Bytes {
     Value::Object(body).to_string().into()
 }
 
-/// `None`: the broker has not taken them.
-async fn ask_for(
-    app: &App,
-    leader: BrokerId,
-    path: &str,
-    body: Bytes,
-) -> Option<Result<Vec<Result<PublishedMessage, ApiError>>, ApiError>> {
-    let response = match ask(app, leader, &Method::POST, path, body).await {
-        Ok(response) => response,
-        Err(NotAsked::NotSent(_)) => return None,
-        Err(NotAsked::NotAnswered(error)) => return Some(Err(in_doubt(error))),
-    };
-    if response.status() == StatusCode::MISDIRECTED_REQUEST {
-        return None;
-    }
-    let broke_off = |_| {
-        let message = format!("the answer of broker {leader} broke off");
-        in_doubt(ApiError::new(Code::NotCommittedInTime, message))
-    };
-    let bytes = to_bytes(response.into_body(), BODY_BYTES_MAX).await.map_err(broke_off);
-    let answer = bytes.and_then(|bytes| parse_json::<Answer>(&bytes));
-    Some(answer.and_then(|answer| match answer {
-        Answer::Results { results } => Ok(results.into_iter().map(Entry::into_result).collect()),
-        Answer::Failed { error } => Err(error.into_error()),
-    }))
-}
-
 fn in_doubt(error: ApiError) -> ApiError {
     ApiError::new(Code::NotCommittedInTime, error.message).with_help(
         "it may have been published or not; with producer_id and sequence a repeat is safe",
     )
-}
-
-impl Entry {
-    fn into_result(self) -> Result<PublishedMessage, ApiError> {
-        match self {
-            Entry::Failed { error } => Err(error.into_error()),
-            Entry::Published { partition, offset, timestamp } => {
-                Ok(PublishedMessage { partition, offset, timestamp })
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -222,23 +170,5 @@ mod tests {
             body_of(&one, &[elsewhere(0, 3)]),
             r#"{"messages":[{"partition":3,"value":"a"}]}"#
         );
-    }
-
-    #[test]
-    fn answers_are_read_entry_by_entry() {
-        let text = r#"{"results":[{"partition":1,"offset":2,"timestamp":3},
-            {"error":{"code":"DISK_FULL","message":"m","help":"h"}}],
-            "error":{"code":"DISK_FULL","message":"m","help":"h"}}"#;
-        let Answer::Results { results } = serde_json::from_str(text).unwrap() else {
-            panic!("these are results")
-        };
-        let results: Vec<_> = results.into_iter().map(Entry::into_result).collect();
-        assert_eq!(results[0].as_ref().unwrap().offset, 2);
-        assert_eq!(results[1].as_ref().unwrap_err().code, Code::DiskFull);
-        let text = r#"{"error":{"code":"TOPIC_NOT_FOUND","message":"m"}}"#;
-        let Answer::Failed { error } = serde_json::from_str(text).unwrap() else {
-            panic!("it failed as a whole")
-        };
-        assert_eq!(error.into_error().code, Code::TopicNotFound);
     }
 }

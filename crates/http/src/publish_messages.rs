@@ -5,16 +5,17 @@
 //! with one go through `publisher.rs`, one after the other per producer.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use serde::Serialize;
 use tokio::task::JoinSet;
 use towpath_driver::Clock;
-use towpath_model::{PartitionIndex, Timestamp};
+use towpath_model::{Offset, PartitionIndex, Timestamp, TopicPartition};
+use towpath_queue::{DEDUP_ID, DedupKey};
 use towpath_records::{BatchBuilder, BuilderRefusal, Compression};
 use towpath_replication::Acks;
 use towpath_server::{Appended, PublishError};
@@ -22,6 +23,7 @@ use towpath_server::{Appended, PublishError};
 use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
+use crate::batch_answer::answer_many;
 use crate::body::read_body;
 use crate::captured::Captured;
 use crate::forward::{is_hop, leader_of, misdirected};
@@ -39,23 +41,7 @@ const PRODUCERS_AT_ONCE: usize = 64;
 /// time.
 const RECORD_OVERHEAD_BYTES: usize = 64;
 
-/// What became of one message of several.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Entry {
-    Published(PublishedMessage),
-    Failed { error: ApiError },
-}
-
-#[derive(Serialize)]
-struct ManyPublished {
-    results: Vec<Entry>,
-    /// The first failure, so that nobody overlooks it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ApiError>,
-}
-
-type Results = Vec<Option<Result<PublishedMessage, ApiError>>>;
+pub(crate) type Results = Vec<Option<Result<PublishedMessage, ApiError>>>;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -80,23 +66,6 @@ pub(crate) async fn handle(
         return Ok(Json(result?).into_response());
     }
     Ok(answer_many(results))
-}
-
-/// If one message failed, the whole request has the status of the first failure: a caller that
-/// looks at nothing else repeats it, and with producers that is exact.
-fn answer_many(results: Vec<Result<PublishedMessage, ApiError>>) -> Response {
-    let error = results.iter().find_map(|result| result.as_ref().err()).cloned();
-    let status = error.as_ref().map(|error| error.code.status());
-    let entry = |result| match result {
-        Ok(published) => Entry::Published(published),
-        Err(error) => Entry::Failed { error },
-    };
-    let results = results.into_iter().map(entry).collect();
-    let body = Json(ManyPublished { results, error });
-    match status {
-        Some(status) => (status, body).into_response(),
-        None => body.into_response(),
-    }
 }
 
 /// Publishes all messages; the results are in their order. Nothing is published when one of them
@@ -184,15 +153,24 @@ async fn publish_sequenced(
     }
 }
 
+/// A message of a batch.
+struct Member {
+    /// Its place in the request.
+    index: usize,
+    timestamp: Timestamp,
+    /// What a repeated send of it would say too, where the topic is a queue.
+    dedup: Option<DedupKey>,
+}
+
 /// Messages of one partition that became one batch.
 struct Batch {
-    members: Vec<(usize, Timestamp)>,
+    members: Vec<Member>,
     appended: Result<Appended, ApiError>,
     /// Refused because of what one of its messages is.
     is_invalid: bool,
 }
 
-async fn publish_plain(
+pub(crate) async fn publish_plain(
     app: &App,
     topic: &TopicView,
     plain: BTreeMap<PartitionIndex, Vec<(usize, NewMessage)>>,
@@ -212,18 +190,42 @@ async fn publish_plain(
             }
             Err(error) => Err(error),
         };
-        for (at, (index, timestamp)) in batch.members.iter().enumerate() {
-            results[*index] = Some(match &acknowledged {
+        let id = topic.partition(partition);
+        for (at, member) in batch.members.iter().enumerate() {
+            results[member.index] = Some(match &acknowledged {
                 Err(error) => Err(error.clone()),
-                Ok(acknowledged) => Ok(PublishedMessage {
-                    partition: partition.0,
-                    offset: acknowledged.base_offset.0
-                        + i64::try_from(at).expect("messages of a request are few"),
-                    timestamp: acknowledged.append_time.unwrap_or(*timestamp).0,
-                }),
+                Ok(acknowledged) => {
+                    let at = i64::try_from(at).expect("messages of a request are few");
+                    let offset = acknowledged.base_offset + at;
+                    let first = member.dedup.as_ref().and_then(|key| first_with(app, id, key));
+                    Ok(PublishedMessage {
+                        partition: partition.0,
+                        offset: offset.0,
+                        timestamp: acknowledged.append_time.unwrap_or(member.timestamp).0,
+                        duplicate_of: first.filter(|first| *first < offset).map(|first| first.0),
+                    })
+                }
             });
         }
     }
+}
+
+/// The message that was sent first with this key, as far as that is remembered.
+fn first_with(app: &App, id: TopicPartition, key: &DedupKey) -> Option<Offset> {
+    app.node.driver().with_deliveries(id, |deliveries, now| deliveries.first_with(now, key)).ok()?
+}
+
+/// What two sends of the same message to a queue have in common.
+fn dedup_key(topic: &TopicView, message: &NewMessage) -> Option<DedupKey> {
+    if !topic.config.queue_enable {
+        return None;
+    }
+    let (_, id) = message.headers.iter().rfind(|(name, _)| name == DEDUP_ID)?;
+    let id: Arc<[u8]> = id.as_deref().filter(|id| !id.is_empty())?.into();
+    let queue = &topic.config.queue;
+    let is_by_group = queue.fifo && queue.dedup_by_group;
+    let group = is_by_group.then(|| message.key.as_deref().unwrap_or_default().into());
+    Some(DedupKey::Id { group, id })
 }
 
 /// Appends messages in order, in batches that the topic takes. A batch that is refused because of
@@ -274,10 +276,16 @@ fn append(
 ) -> Batch {
     let now = app.node.driver().clock().now().wall;
     let time_of = |message: &NewMessage| message.timestamp.unwrap_or(now);
-    let members: Vec<_> = messages.iter().map(|(index, m)| (*index, time_of(m))).collect();
-    let mut builder = BatchBuilder::new(Compression::None, members[0].1);
+    let member = |(index, message): &(usize, NewMessage)| Member {
+        index: *index,
+        timestamp: time_of(message),
+        dedup: dedup_key(topic, message),
+    };
+    let members: Vec<_> = messages.iter().map(member).collect();
+    let mut builder = BatchBuilder::new(Compression::None, members[0].timestamp);
     let mut fit = messages.iter().zip(&members);
-    let added = fit.try_for_each(|((_, message), (_, time))| add(&mut builder, message, *time));
+    let added =
+        fit.try_for_each(|((_, message), member)| add(&mut builder, message, member.timestamp));
     if let Err(refusal) = added {
         let error = ApiError::new(Code::InvalidMessage, refusal.to_string());
         return Batch { members, appended: Err(error), is_invalid: true };

@@ -179,6 +179,7 @@ fn answer(published: &Published) -> PublishedMessage {
         partition: published.partition.0,
         offset: published.offset.0,
         timestamp: published.timestamp.0,
+        duplicate_of: None,
     }
 }
 

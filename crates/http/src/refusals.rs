@@ -5,7 +5,7 @@ use towpath_driver::{FetchRefusal, NotCoordinator, ProduceFailure};
 use towpath_metadata::{Refusal, RefusalKind};
 use towpath_records::InvalidBatchClass;
 use towpath_replication::ProduceRefusal;
-use towpath_server::{PublishError, Unavailable};
+use towpath_server::{NotRead, PublishError, Unavailable};
 
 use crate::api_error::{ApiError, Code, OffsetRange};
 
@@ -123,6 +123,16 @@ pub(crate) fn of_fetch(refusal: &FetchRefusal) -> ApiError {
         FetchRefusal::Corrupt(_) => ApiError::new(Code::RecordsDamaged, refusal.to_string()),
         FetchRefusal::NotResident | FetchRefusal::Storage(_) | FetchRefusal::Offline(_) => {
             ApiError::new(Code::StorageFailed, refusal.to_string())
+        }
+    }
+}
+
+/// Of messages that were handed out and are to be read.
+pub(crate) fn of_read_messages(error: &NotRead) -> ApiError {
+    match error {
+        NotRead::Fetch(refusal) => of_fetch(refusal),
+        NotRead::NotCommitted => {
+            ApiError::new(Code::NotEnoughReplicas, error.to_string()).with_help("try again")
         }
     }
 }

@@ -18,8 +18,8 @@ use crate::{
     accept_loss, append_batch, balance, commit_offsets, committed_offsets, create_topic,
     delete_topic, drain_node, find_offsets, forward, front_page, group_lag, health, list_groups,
     list_losses, list_moves, list_nodes, list_replicas, list_sizes, list_topics, measure_lag,
-    metrics, node_self, openapi, publish_messages, read_messages, remove_node, restart_node,
-    set_format_level, show_cluster, show_node, show_producer, show_topic,
+    metrics, node_self, openapi, publish_messages, queues, read_messages, remove_node,
+    restart_node, set_format_level, show_cluster, show_node, show_producer, show_topic,
 };
 
 /// One operation.
@@ -45,7 +45,7 @@ pub(crate) fn routes() -> Vec<Route> {
     const BATCHES: &str = "/topics/{topic}/partitions/{partition}/batches";
     const PRODUCER: &str = "/topics/{topic}/partitions/{partition}/producers/{producer}";
     const GROUP_OFFSETS: &str = "/groups/{group}/offsets";
-    vec![
+    let mut all = vec![
         route("get", "/", get(front_page::handle)),
         route("get", "/topics", get(list_topics::handle)),
         route("post", "/topics", post(create_topic::handle)),
@@ -85,7 +85,11 @@ pub(crate) fn routes() -> Vec<Route> {
         route("get", "/livez", get(health::live)),
         route("get", "/readyz", get(health::ready)),
         route("get", "/healthz", get(health::ready)),
-    ]
+    ];
+    all.extend(
+        queues::routes().into_iter().map(|(method, path, action)| route(method, path, action)),
+    );
+    all
 }
 
 /// The whole service.
@@ -129,7 +133,7 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
 /// Until the cluster counts this broker as one that is there, it does not know which of its metadata
 /// is committed, and would say of topics that they do not exist.
 fn check_started(app: &App, path: &str) -> Result<(), ApiError> {
-    const RESTS_ON_METADATA: [&str; 3] = ["/topics", "/groups", "/losses"];
+    const RESTS_ON_METADATA: [&str; 4] = ["/topics", "/queues", "/groups", "/losses"];
     let rests = RESTS_ON_METADATA.iter().any(|prefix| path.starts_with(prefix));
     if !rests || !app.readiness.is_starting() {
         return Ok(());

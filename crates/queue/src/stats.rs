@@ -104,9 +104,11 @@ impl Deliveries {
         let oldest_waiting = ready.chain(waiting).min();
         let start = own.settled.start();
         let early_in_groups = self.messages.early.len() as u64;
+        let has_groups = self.messages.names.len() != 0;
         let grouped_again = own
             .live
             .iter()
+            .take_while(|_| has_groups)
             .filter(|(offset, live)| {
                 matches!(live.place, Place::Delayed { .. })
                     && self.messages.group_of.get(*offset).is_some()
@@ -207,6 +209,18 @@ impl Deliveries {
     fn first_delay_of(&self, at: QueueTime, offset: Offset) -> PeekState {
         let until = self.messages.delays.iter().find(|(_, other)| *other == offset);
         PeekState::Delayed { left: until.map_or(Duration::ZERO, |(until, _)| until - at) }
+    }
+
+    /// How long it takes until it is `until`.
+    #[must_use]
+    pub fn left(&self, now: Now, until: QueueTime) -> Duration {
+        until - self.clock.now(now.time)
+    }
+
+    /// How long ago it was `at`.
+    #[must_use]
+    pub fn since(&self, now: Now, at: QueueTime) -> Duration {
+        self.clock.now(now.time) - at
     }
 
     /// The messages of a subscription that are on their way to another queue.

@@ -40,6 +40,16 @@ pub struct StoredMessage {
     pub headers: Vec<(Bytes, Option<Bytes>)>,
 }
 
+impl StoredMessage {
+    /// Bytes of its key, value and headers.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let len = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+        let headers = self.headers.iter().map(|(name, value)| name.len() + len(value));
+        len(&self.key) + len(&self.value) + headers.sum::<usize>()
+    }
+}
+
 /// Why messages that were handed out cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum NotRead {
@@ -89,8 +99,8 @@ impl Node {
         answer(delivery)
     }
 
-    /// Reads messages that were handed out, once they are committed. One that is not there any more is left
-    /// out.
+    /// Reads messages that were handed out, once they are committed, the first ones first, and ends when it has
+    /// read `bytes_max` bytes of them. One that is not there any more is left out.
     ///
     /// # Errors
     /// [`NotRead`].
@@ -98,19 +108,27 @@ impl Node {
         &self,
         id: TopicPartition,
         offsets: &[Offset],
+        bytes_max: usize,
     ) -> Result<BTreeMap<Offset, StoredMessage>, NotRead> {
         let mut wanted: BTreeSet<Offset> = offsets.iter().copied().collect();
         let Some(last) = wanted.last() else { return Ok(BTreeMap::new()) };
         self.committed(id, last.next()).await?;
         let mut found = BTreeMap::new();
-        while let Some(from) = wanted.first().copied() {
+        let mut bytes = 0;
+        while let Some(from) = wanted.first().copied().filter(|_| bytes < bytes_max) {
             let limits = ReadLimits { max_bytes: READ_BYTES, at_least_one_batch: true };
             let read = self.read(id, from, limits).await?;
             let Some(slice) = read.slice.filter(|slice| 0 < slice.len) else { break };
             let end = slice.next_offset;
             let here: BTreeSet<Offset> = wanted.range(..end).copied().collect();
             wanted = wanted.split_off(&end);
-            found.extend(off_worker(|| pick(&slice, &here))?);
+            for (offset, message) in off_worker(|| pick(&slice, &here))? {
+                if bytes_max <= bytes {
+                    break;
+                }
+                bytes += message.bytes();
+                found.insert(offset, message);
+            }
         }
         Ok(found)
     }

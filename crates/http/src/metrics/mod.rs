@@ -7,6 +7,7 @@
 mod exposition;
 mod groups;
 mod kafka_exporter;
+mod queues;
 mod replication;
 mod survey;
 mod topics;
@@ -69,6 +70,7 @@ fn label(method: &Method) -> &'static str {
         "HEAD" => "HEAD",
         "POST" => "POST",
         "PUT" => "PUT",
+        "PATCH" => "PATCH",
         "DELETE" => "DELETE",
         _ => "other",
     }
@@ -146,6 +148,7 @@ fn exposition(app: &App, names: Option<Names>) -> String {
     if names != Some(Names::KafkaExporter) {
         replication::write(&mut out, &app.node.driver().replication_report());
         topics::write(&mut out, &survey);
+        queues::write(&mut out, &survey);
         groups::write(&mut out, &survey);
     }
     if names != Some(Names::Towpath) {

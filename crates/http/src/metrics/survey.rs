@@ -6,6 +6,7 @@ use std::sync::Arc;
 use towpath_coordinator::groups::Listing;
 use towpath_driver::{GroupReport, GuardReport, Lags, PartitionReport};
 use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicPartition};
+use towpath_queue::{OWN_SUBSCRIPTION, Stats};
 use towpath_server::{Node, SystemDriver};
 
 use crate::limits::{METRIC_LAGS_MAX, METRIC_PARTITIONS_MAX, METRIC_TOPICS_MAX};
@@ -29,6 +30,7 @@ pub(super) struct Survey {
 /// One topic.
 pub(super) struct SurveyedTopic {
     pub(super) name: String,
+    pub(super) is_queue: bool,
     pub(super) partition_count: usize,
     /// As many as are within the bound.
     pub(super) partitions: Vec<SurveyedPartition>,
@@ -44,6 +46,8 @@ pub(super) struct SurveyedPartition {
     pub(super) in_sync: usize,
     /// What its leader knows; `None` when that is not this broker.
     pub(super) report: Option<PartitionReport>,
+    /// What its leader knows of a queue's own subscription; `None` when it is no queue, or led elsewhere.
+    pub(super) deliveries: Option<Stats>,
 }
 
 impl Survey {
@@ -55,7 +59,9 @@ impl Survey {
         for (topic, id) in &mut survey.1 {
             for (at, partition) in topic.partitions.iter_mut().enumerate() {
                 let index = PartitionIndex(i32::try_from(at).unwrap_or(i32::MAX));
-                partition.report = driver.report(TopicPartition { topic: *id, partition: index });
+                let id = TopicPartition { topic: *id, partition: index };
+                partition.report = driver.report(id);
+                partition.deliveries = topic.is_queue.then(|| deliveries(driver, id)).flatten();
             }
         }
         let (mut survey, topics) = survey;
@@ -67,6 +73,10 @@ impl Survey {
         survey.guard = driver.guard_report();
         survey
     }
+}
+
+fn deliveries(driver: &SystemDriver, id: TopicPartition) -> Option<Stats> {
+    driver.with_deliveries(id, |deliveries, now| deliveries.stats(now, OWN_SUBSCRIPTION)).ok()?
 }
 
 fn survey_metadata(driver: &SystemDriver) -> (Survey, Vec<(SurveyedTopic, TopicId)>) {
@@ -99,9 +109,11 @@ fn survey_metadata(driver: &SystemDriver) -> (Survey, Vec<(SurveyedTopic, TopicI
             replicas: state.replicas.len(),
             in_sync: state.in_sync.len(),
             report: None,
+            deliveries: None,
         });
         let surveyed = SurveyedTopic {
             name: topic.name.as_str().to_owned(),
+            is_queue: topic.is_queue(),
             partition_count: topic.partitions.len(),
             partitions: partitions.collect(),
         };

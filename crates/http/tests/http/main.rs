@@ -7,4 +7,5 @@ mod metrics;
 mod nodes;
 mod open_metrics;
 mod patience;
+mod queues;
 mod support;

@@ -55,8 +55,10 @@ impl Queue<'_> {
     fn values(&self, messages: &[Delivery]) -> Vec<String> {
         let offsets: Vec<Offset> = messages.iter().map(|message| message.receipt.offset).collect();
         let node = self.broker.node();
-        let read =
-            self.broker.block_on(node.read_messages(self.id, &offsets)).expect("they are there");
+        let read = self
+            .broker
+            .block_on(node.read_messages(self.id, &offsets, usize::MAX))
+            .expect("they are there");
         let text = |offset: &Offset| {
             String::from_utf8(read[offset].value.clone().unwrap().to_vec()).unwrap()
         };
@@ -117,6 +119,23 @@ fn leases_and_deletions_survive_a_crash() {
     let broker = broker.restart();
     let queue = Queue::open(&broker);
     assert_eq!(queue.stats().in_flight, 1);
+}
+
+/// The same leadership goes on then, with records that it has appended itself.
+#[test]
+fn leases_and_deletions_survive_a_stop_in_good_order() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    let queue = Queue::create(&broker, &mut wire, &[]);
+    wire.produce("jobs", &batch(&["a", "b", "c"]));
+    let first = queue.receive(2, 30 * SECOND);
+    assert_eq!(queue.delete(&first[..1]), [ReceiptOutcome::Done]);
+    let broker = broker.restart();
+    let queue = Queue::open(&broker);
+    assert_eq!(queue.stats().in_flight, 1);
+    let after = queue.receive(10, SECOND);
+    assert_eq!(queue.values(&after), ["c"]);
+    assert_eq!(queue.delete(&first), [ReceiptOutcome::Settled, ReceiptOutcome::Done]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod life;
 mod limits;
 mod nodes;
 mod operating;
+mod queues;
 mod scrub;
 mod strangers;
 mod support;

@@ -1,0 +1,58 @@
+//! Work queues over HTTP: send, receive, and what becomes of what was received.
+//!
+//! ```text
+//! client ─▶ any broker ─▶ its own partitions of the queue
+//!                     └── hop: the same request ──▶ other brokers, each for the partitions that it leads
+//! ```
+//!
+//! A file per action reads a request and writes its answer; what they and other front ends share is in
+//! `send.rs`, `receive.rs`, `settle.rs`, `look.rs` and `settings.rs`. There is no second API between
+//! brokers: who is asked by a hop (`forward.rs`) answers for what it leads, and asks nobody else.
+
+mod create_queue;
+mod delete_messages;
+mod delete_queue;
+mod extend_messages;
+mod list_queues;
+mod look;
+mod message;
+mod peek_messages;
+mod place;
+mod purge_queue;
+mod receipt;
+mod receive;
+mod receive_messages;
+mod reject_messages;
+mod release_messages;
+mod send;
+mod send_messages;
+mod set_queue;
+mod settings;
+mod settle;
+mod show_queue;
+mod show_stats;
+
+use axum::routing::{MethodRouter, delete, get, patch, post};
+
+use crate::app::App;
+
+/// Every operation on queues: its method, its path, and who carries it out.
+pub(crate) fn routes() -> Vec<(&'static str, &'static str, MethodRouter<App>)> {
+    const QUEUE: &str = "/queues/{queue}";
+    vec![
+        ("get", "/queues", get(list_queues::handle)),
+        ("post", "/queues", post(create_queue::handle)),
+        ("get", QUEUE, get(show_queue::handle)),
+        ("patch", QUEUE, patch(set_queue::handle)),
+        ("delete", QUEUE, delete(delete_queue::handle)),
+        ("post", "/queues/{queue}/purge", post(purge_queue::handle)),
+        ("get", "/queues/{queue}/stats", get(show_stats::handle)),
+        ("get", "/queues/{queue}/peek", get(peek_messages::handle)),
+        ("post", "/queues/{queue}/messages", post(send_messages::handle)),
+        ("post", "/queues/{queue}/receive", post(receive_messages::handle)),
+        ("post", "/queues/{queue}/delete", post(delete_messages::handle)),
+        ("post", "/queues/{queue}/extend", post(extend_messages::handle)),
+        ("post", "/queues/{queue}/release", post(release_messages::handle)),
+        ("post", "/queues/{queue}/reject", post(reject_messages::handle)),
+    ]
+}

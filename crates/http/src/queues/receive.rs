@@ -1,0 +1,535 @@
+//! Receives messages of a queue, from whichever of its partitions has some.
+//!
+//! ```text
+//! what this broker leads, without waiting ─▶ some? answer
+//!        └─ none: others, one after the other; or, who may wait, all of them at once: the first one that
+//!           has some ends the wait at the others
+//! ```
+//!
+//! What was handed out and does not reach the caller, because another partition was faster, the answer is
+//! full or the caller has hung up, is given back and does not count as received ([`Handout`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::to_bytes;
+use axum::http::Method;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use towpath_driver::Clock;
+use towpath_model::{BrokerId, Offset, PartitionIndex, TopicPartition};
+use towpath_queue::{Delivery, QueueTime, RECEIVE_MAX, Receive, Reply};
+use towpath_server::StoredMessage;
+
+use crate::api_error::{ApiError, Code, Failed};
+use crate::app::{App, TopicView};
+use crate::body::parse_json;
+use crate::forward::ask;
+use crate::limits::{QUEUE_ANSWER_BYTES, QUEUE_ANSWER_BYTES_MAX, RECEIVE_WAIT_MAX, VISIBILITY_MAX};
+use crate::memory::Share;
+use crate::publish_elsewhere::LOOK_AGAIN_AFTER;
+use crate::refusals;
+
+use super::message::{Content, size};
+use super::place::{Places, no_leader, no_subscription, subscription_in};
+use super::receipt::QueueReceipt;
+use super::settle::{Named, Verb, settle};
+
+/// Of so many receives one begins with the partitions that others lead, so that what is there is not
+/// forgotten as long as there is something here.
+const TURNS_TO_OTHERS: u32 = 4;
+/// How long a receive waits at brokers before it looks for leaders of partitions that had none.
+const WITHOUT_LEADER_WAIT: Duration = Duration::from_secs(1);
+
+const _: () = assert!(RECEIVE_MAX as usize <= crate::limits::QUEUE_MESSAGES_MAX);
+
+/// Who wants messages, as a body of `POST /queues/{queue}/receive` has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WrittenReceive {
+    /// How many at most.
+    #[serde(default = "one")]
+    pub(crate) max: u32,
+    /// How long to wait for the first one.
+    #[serde(default)]
+    pub(crate) wait_ms: u64,
+    /// How long they are hidden from others; nothing: as the queue has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) visibility_ms: Option<u64>,
+    /// For which subscription; nothing: the queue's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subscription: Option<String>,
+    /// Who receives, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) holder: Option<String>,
+    /// By which name the same messages may be asked for again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) attempt_id: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The longest name of a holder or an attempt.
+const NAME_BYTES_MAX: usize = 256;
+
+impl WrittenReceive {
+    /// Refuses what is not possible.
+    pub(crate) fn check(&self) -> Result<(), ApiError> {
+        let invalid = |message: String| Err(ApiError::new(Code::InvalidRequest, message));
+        let wait_ms_max = RECEIVE_WAIT_MAX.as_millis();
+        if self.max == 0 || RECEIVE_MAX < self.max {
+            return invalid(format!("max is 1 to {RECEIVE_MAX}"));
+        }
+        if wait_ms_max < u128::from(self.wait_ms) {
+            return invalid(format!("wait_ms is 0 to {wait_ms_max}"));
+        }
+        for (field, name) in [("holder", &self.holder), ("attempt_id", &self.attempt_id)] {
+            if name.as_ref().is_some_and(|name| NAME_BYTES_MAX < name.len()) {
+                return invalid(format!("{field} has at most {NAME_BYTES_MAX} bytes"));
+            }
+        }
+        read_visibility(self.visibility_ms).map(|_| ())
+    }
+}
+
+/// For how long messages are hidden.
+pub(super) fn read_visibility(ms: Option<u64>) -> Result<Option<Duration>, ApiError> {
+    let visibility = ms.map(Duration::from_millis);
+    if visibility.is_none_or(|visibility| visibility <= VISIBILITY_MAX) {
+        return Ok(visibility);
+    }
+    let message = format!("visibility_ms is 0 to {}", VISIBILITY_MAX.as_millis());
+    Err(ApiError::new(Code::InvalidRequest, message))
+}
+
+/// A message as its receiver gets it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReceivedMessage {
+    #[serde(flatten)]
+    pub(crate) content: Content,
+    /// How often it was received, with this time.
+    pub(crate) receives: u32,
+    /// When it was received first.
+    pub(crate) first_received_ms: i64,
+    /// Proves this delivery.
+    pub(crate) receipt: String,
+    /// When others may receive it, if nothing is done.
+    pub(crate) visible_again_ms: i64,
+}
+
+/// The answer to a receive.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Received {
+    pub(crate) messages: Vec<ReceivedMessage>,
+}
+
+/// Messages that were handed out. Dropped before they are [taken](Handout::take), they are given back.
+pub(crate) struct Handout {
+    app: App,
+    queue: Arc<TopicView>,
+    messages: Vec<ReceivedMessage>,
+    receipts: Vec<QueueReceipt>,
+    shares: Vec<Share>,
+}
+
+impl Handout {
+    fn new(app: &App, queue: &Arc<TopicView>, receipts: Vec<QueueReceipt>) -> Handout {
+        let (app, queue) = (app.clone(), Arc::clone(queue));
+        Handout { app, queue, messages: Vec::new(), receipts, shares: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.receipts.is_empty()
+    }
+
+    /// They are on their way to who asked for them.
+    pub(crate) fn take(mut self) -> (Received, Vec<Share>) {
+        self.receipts.clear();
+        let messages = std::mem::take(&mut self.messages);
+        (Received { messages }, std::mem::take(&mut self.shares))
+    }
+}
+
+impl Drop for Handout {
+    fn drop(&mut self) {
+        give_back(&self.app, &self.queue, std::mem::take(&mut self.receipts));
+    }
+}
+
+fn give_back(app: &App, queue: &Arc<TopicView>, receipts: Vec<QueueReceipt>) {
+    if receipts.is_empty() {
+        return;
+    }
+    let (app, queue) = (app.clone(), Arc::clone(queue));
+    let named =
+        receipts.into_iter().map(|receipt| Ok(Named { receipt, visibility: Duration::ZERO }));
+    let named = named.collect();
+    // Ends with the answers of those who lead; should they not answer, the messages come back when their
+    // time has run out.
+    tokio::spawn(async move { settle(&app, &queue, &Verb::GiveBack, named, true).await });
+}
+
+/// Receives messages. `asks_others`: also of partitions that other brokers lead.
+pub(crate) async fn receive(
+    app: &App,
+    queue: &Arc<TopicView>,
+    wanted: &WrittenReceive,
+    asks_others: bool,
+) -> Result<Handout, ApiError> {
+    let receiving = Receiving { app, queue, wanted, asks_others, turn: app.turns.next() };
+    let deadline = Instant::now() + Duration::from_millis(wanted.wait_ms);
+    if let Some(handout) = receiving.look().await? {
+        return Ok(handout);
+    }
+    receiving.wait(deadline).await
+}
+
+struct Receiving<'a> {
+    app: &'a App,
+    queue: &'a Arc<TopicView>,
+    wanted: &'a WrittenReceive,
+    asks_others: bool,
+    turn: u32,
+}
+
+impl Receiving<'_> {
+    fn places(&self) -> Result<Places, ApiError> {
+        let places = Places::of(self.app, self.queue);
+        let places = if self.asks_others { places } else { places.only_here() };
+        match places.here.is_empty() && places.elsewhere.is_empty() {
+            true => Err(no_leader(self.queue)),
+            false => Ok(places),
+        }
+    }
+
+    fn nothing(&self) -> Handout {
+        Handout::new(self.app, self.queue, Vec::new())
+    }
+
+    /// What can be had without waiting; `None`: who may wait should.
+    async fn look(&self) -> Result<Option<Handout>, ApiError> {
+        let places = match self.places() {
+            Err(_) if 0 < self.wanted.wait_ms && self.asks_others => return Ok(None),
+            places => places?,
+        };
+        let to_others_first = self.turn % TURNS_TO_OTHERS == TURNS_TO_OTHERS - 1;
+        let may_wait = 0 < self.wanted.wait_ms;
+        let mut first = None;
+        for is_here in [!to_others_first, to_others_first] {
+            // Who may wait asks all others at once.
+            let found = match is_here {
+                true => self.look_here(&places).await,
+                false if may_wait && !to_others_first => continue,
+                false => self.look_elsewhere(&places).await,
+            };
+            match found {
+                Ok(Some(handout)) => return Ok(Some(handout)),
+                Ok(None) => {}
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        match first {
+            None if may_wait => Ok(None),
+            Some(error) if may_wait && is_passing(&error) => Ok(None),
+            None => Ok(Some(self.nothing())),
+            Some(error) => Err(error),
+        }
+    }
+
+    async fn look_here(&self, places: &Places) -> Result<Option<Handout>, ApiError> {
+        let mut first = None;
+        let mut found: Option<Handout> = None;
+        for partition in in_turn(&places.here, self.turn) {
+            let had = found.as_ref().map_or(0, |found| found.receipts.len());
+            let left = self.wanted.max - u32::try_from(had).unwrap_or(self.wanted.max);
+            if left == 0 {
+                break;
+            }
+            let wanted = WrittenReceive { max: left, ..self.wanted.clone() };
+            match receive_in(self.app, self.queue, partition, &wanted, None).await {
+                Ok(more) if more.is_empty() => {}
+                Ok(more) => found = Some(join(found, more)),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        match first {
+            Some(error) if found.is_none() => Err(error),
+            _ => Ok(found),
+        }
+    }
+
+    async fn look_elsewhere(&self, places: &Places) -> Result<Option<Handout>, ApiError> {
+        let mut first = None;
+        let leaders: Vec<BrokerId> = places.elsewhere.keys().copied().collect();
+        for leader in in_turn(&leaders, self.turn / TURNS_TO_OTHERS) {
+            let wanted = WrittenReceive { wait_ms: 0, ..self.wanted.clone() };
+            match receive_from(self.app, self.queue, leader, &wanted).await {
+                Ok(found) if found.is_empty() => {}
+                Ok(found) => return Ok(Some(found)),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        first.map_or(Ok(None), Err)
+    }
+
+    /// Waits at all partitions. When one cannot be waited at any more, all are looked for anew.
+    async fn wait(&self, deadline: Instant) -> Result<Handout, ApiError> {
+        loop {
+            let waited = match self.places() {
+                Ok(places) => self.wait_once(places, deadline).await,
+                Err(error) => Err(error),
+            };
+            let now = Instant::now();
+            match waited {
+                Ok(handout) if !handout.is_empty() => return Ok(handout),
+                Ok(nothing) if deadline <= now || *self.app.stop.borrow() => return Ok(nothing),
+                Ok(_) => {}
+                Err(error) if !is_passing(&error) || deadline <= now + LOOK_AGAIN_AFTER => {
+                    return Err(error);
+                }
+                // A hop is told at once, so that who asked looks for the leaders.
+                Err(error) if !self.asks_others => return Err(error),
+                Err(_) => sleep(LOOK_AGAIN_AFTER).await,
+            }
+        }
+    }
+
+    async fn wait_once(&self, places: Places, deadline: Instant) -> Result<Handout, ApiError> {
+        let deadline = match places.nowhere.is_empty() {
+            true => deadline,
+            false => deadline.min(Instant::now() + WITHOUT_LEADER_WAIT),
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let wait_ms = u64::try_from(left.as_millis()).unwrap_or_default();
+        let wanted = WrittenReceive { wait_ms, ..self.wanted.clone() };
+        let mut waiting = JoinSet::new();
+        for partition in places.here {
+            let (app, queue, wanted) = (self.app.clone(), Arc::clone(self.queue), wanted.clone());
+            waiting.spawn(
+                async move { receive_in(&app, &queue, partition, &wanted, Some(left)).await },
+            );
+        }
+        for leader in places.elsewhere.into_keys() {
+            let (app, queue, wanted) = (self.app.clone(), Arc::clone(self.queue), wanted.clone());
+            waiting.spawn(async move { receive_from(&app, &queue, leader, &wanted).await });
+        }
+        let mut stop = self.app.stop.clone();
+        loop {
+            // Whatever else is waited for is called off, or given back, with the set.
+            let joined = tokio::select! {
+                joined = waiting.join_next() => joined,
+                _ = stop.changed() => return Ok(self.nothing()),
+            };
+            match joined {
+                None => return Ok(self.nothing()),
+                Some(Ok(Ok(handout))) if handout.is_empty() => {}
+                Some(Ok(found)) => return found,
+                // A panic ends the process.
+                Some(Err(_)) => {}
+            }
+        }
+    }
+}
+
+/// Whether the same may work a little later.
+fn is_passing(error: &ApiError) -> bool {
+    matches!(error.code, Code::Unavailable | Code::Misdirected)
+}
+
+/// All of them, with another first one each time.
+fn in_turn<T: Copy>(all: &[T], turn: u32) -> impl Iterator<Item = T> + '_ {
+    let skipped = usize::try_from(turn).unwrap_or_default().checked_rem(all.len()).unwrap_or(0);
+    all.iter().cycle().skip(skipped).take(all.len()).copied()
+}
+
+fn join(found: Option<Handout>, mut more: Handout) -> Handout {
+    let Some(mut found) = found else { return more };
+    found.messages.append(&mut more.messages);
+    found.receipts.append(&mut more.receipts);
+    found.shares.append(&mut more.shares);
+    found
+}
+
+/// Receives of one partition that is led here.
+async fn receive_in(
+    app: &App,
+    queue: &Arc<TopicView>,
+    partition: PartitionIndex,
+    wanted: &WrittenReceive,
+    wait: Option<Duration>,
+) -> Result<Handout, ApiError> {
+    let id = queue.partition(partition);
+    let subscription = subscription_in(app, id, wanted.subscription.as_deref())?;
+    let visibility = wanted.visibility_ms.map(Duration::from_millis);
+    let receive = Receive {
+        subscription,
+        max: wanted.max,
+        visibility: visibility.unwrap_or(queue.config.queue.visibility_timeout),
+        wait_until: wait.map(|wait| app.node.driver().clock().now().time + wait),
+        holder: wanted.holder.as_deref().unwrap_or_default().into(),
+        attempt: wanted.attempt_id.as_deref().map(|name| name.as_bytes().into()),
+    };
+    match app.node.receive(id, receive).await.map_err(refusals::of_unavailable)? {
+        Reply::Received { messages, until } => {
+            let topic = queue.id;
+            let receipts = messages.iter().map(|message| QueueReceipt {
+                topic,
+                partition,
+                subscription,
+                receipt: message.receipt,
+            });
+            let handout = Handout::new(app, queue, receipts.collect());
+            read(app, id, handout, &messages, until).await
+        }
+        Reply::OverLimit => {
+            let held = queue.config.queue.in_flight_max;
+            let message = format!("receivers hold {held} messages of a partition of the queue");
+            Err(ApiError::new(Code::LimitReached, message)
+                .with_help("delete what has been worked, or raise queue.in.flight.max"))
+        }
+        Reply::UnknownSubscription => Err(no_subscription(&wanted.subscription)),
+        _ => Err(ApiError::new(Code::Internal, "the deliveries gave an answer out of turn")),
+    }
+}
+
+/// Reads what was handed out, as much as an answer takes; the rest is given back.
+async fn read(
+    app: &App,
+    id: TopicPartition,
+    mut handout: Handout,
+    messages: &[Delivery],
+    until: QueueTime,
+) -> Result<Handout, ApiError> {
+    if messages.is_empty() {
+        return Ok(handout);
+    }
+    let offsets: Vec<Offset> = messages.iter().map(|message| message.receipt.offset).collect();
+    let (mut found, share) = read_stored(app, &handout.queue, id, &offsets).await?;
+    handout.shares.push(share);
+    let left = app.node.driver().with_deliveries(id, |deliveries, now| deliveries.left(now, until));
+    let left = left.map_or(0, |left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
+    let visible_again_ms = app.node.driver().clock().now().wall.0.saturating_add(left);
+    let mut kept = Vec::with_capacity(found.len());
+    let mut not_read = Vec::new();
+    for (delivery, receipt) in messages.iter().zip(std::mem::take(&mut handout.receipts)) {
+        let Some(stored) = found.remove(&delivery.receipt.offset) else {
+            not_read.push(receipt);
+            continue;
+        };
+        handout.messages.push(ReceivedMessage {
+            content: Content::of(id.partition, &stored),
+            receives: delivery.receives,
+            first_received_ms: delivery.first_received.0,
+            receipt: receipt.to_string(),
+            visible_again_ms,
+        });
+        kept.push(receipt);
+    }
+    handout.receipts = kept;
+    give_back(app, &handout.queue, not_read);
+    Ok(handout)
+}
+
+/// Reads messages, as many as an answer takes, and the share of memory that they have then.
+pub(super) async fn read_stored(
+    app: &App,
+    queue: &TopicView,
+    id: TopicPartition,
+    offsets: &[Offset],
+) -> Result<(BTreeMap<Offset, StoredMessage>, Share), ApiError> {
+    let largest = usize::try_from(queue.config.max_message_bytes).unwrap_or(usize::MAX);
+    let many = offsets.len().saturating_mul(largest);
+    // As much as there may be, until it is known how much there is.
+    let reading = app.memory.take(many.min(QUEUE_ANSWER_BYTES.max(largest))).await?;
+    let found = app.node.read_messages(id, offsets, QUEUE_ANSWER_BYTES).await;
+    let found = found.map_err(|error| refusals::of_read_messages(&error))?;
+    let bytes: usize = found.values().map(size).sum();
+    drop(reading);
+    // Once as they are, and once as JSON.
+    let share = app.memory.take(2 * bytes).await?;
+    Ok((found, share))
+}
+
+/// Receives from another broker, of the partitions that it leads.
+async fn receive_from(
+    app: &App,
+    queue: &Arc<TopicView>,
+    broker: BrokerId,
+    wanted: &WrittenReceive,
+) -> Result<Handout, ApiError> {
+    let path = format!("/queues/{}/receive", queue.name);
+    let body = serde_json::to_vec(wanted).expect("texts and numbers are JSON");
+    let asked = ask(app, broker, &Method::POST, &path, body.into()).await;
+    let response = asked.map_err(crate::forward::NotAsked::into_error)?;
+    let bytes = to_bytes(response.into_body(), QUEUE_ANSWER_BYTES_MAX).await.map_err(|_| {
+        let message = format!("the answer of broker {broker} broke off");
+        ApiError::new(Code::Unavailable, message).with_help("try again")
+    })?;
+    let received = match parse_json::<Told>(&bytes)? {
+        Told::Received(received) => received,
+        Told::Failed { error } => return Err(error.into_error()),
+    };
+    let receipts: Result<Vec<QueueReceipt>, ApiError> =
+        received.messages.iter().map(|message| message.receipt.parse()).collect();
+    let mut handout = Handout::new(app, queue, receipts?);
+    handout.messages = received.messages;
+    handout.shares.push(app.memory.take(2 * bytes.len()).await?);
+    Ok(handout)
+}
+
+/// What another broker answers to a receive.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Told {
+    Failed { error: Failed },
+    Received(Received),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(json: &str) -> Result<WrittenReceive, ApiError> {
+        let written: WrittenReceive = parse_json(json.as_bytes())?;
+        written.check().map(|()| written)
+    }
+
+    #[test]
+    fn a_receive_says_what_it_wants_within_bounds() {
+        let usual = written("{}").unwrap();
+        assert_eq!((usual.max, usual.wait_ms, usual.visibility_ms), (1, 0, None));
+        written(r#"{"max":500,"wait_ms":20000,"visibility_ms":43200000}"#).unwrap();
+        for json in [
+            r#"{"max":0}"#,
+            r#"{"max":501}"#,
+            r#"{"wait_ms":20001}"#,
+            r#"{"visibility_ms":43200001}"#,
+        ] {
+            assert_eq!(written(json).unwrap_err().code, Code::InvalidRequest, "{json}");
+        }
+        assert_eq!(written(r#"{"maximum":1}"#).unwrap_err().code, Code::InvalidJson);
+    }
+
+    #[test]
+    fn turns_begin_everywhere_and_leave_nobody_out() {
+        let turn = |turn| in_turn(&[1, 2, 3], turn).collect::<Vec<_>>();
+        assert_eq!([turn(0), turn(1), turn(5)], [vec![1, 2, 3], vec![2, 3, 1], vec![3, 1, 2]]);
+        assert_eq!(in_turn::<u8>(&[], 7).count(), 0);
+    }
+
+    #[test]
+    fn a_received_message_survives_a_hop() {
+        let json = r#"{"messages":[{"id":"0-1","value":"/w==","value_encoding":"base64","group":null,
+            "headers":[{"name":"a","value":null}],"sent_ms":1,"receives":2,"first_received_ms":3,
+            "receipt":"r","visible_again_ms":4}]}"#;
+        let Told::Received(received) = parse_json(json.as_bytes()).unwrap() else {
+            panic!("these are messages")
+        };
+        let written: serde_json::Value = serde_json::to_value(&received).unwrap();
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(json).unwrap());
+    }
+}

@@ -1,0 +1,33 @@
+//! `POST /queues/{queue}/receive`: messages for a worker, hidden from others until its time has run out.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use crate::answer::Json;
+use crate::api_error::ApiError;
+use crate::app::App;
+use crate::body::{parse_json, read_body};
+use crate::captured::Captured;
+use crate::forward::is_hop;
+
+use super::receive::{WrittenReceive, receive};
+
+pub(super) async fn handle(
+    State(app): State<App>,
+    Captured(name): Captured<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let queue = Arc::new(app.queue(&name)?);
+    let (bytes, share) = read_body(&app.memory, &headers, body).await?;
+    let wanted: WrittenReceive = parse_json(if bytes.is_empty() { b"{}" } else { &bytes })?;
+    wanted.check()?;
+    drop(share);
+    let handout = receive(&app, &queue, &wanted, !is_hop(&headers)).await?;
+    let (received, shares) = handout.take();
+    Ok(Json(received).charged_all(shares))
+}

@@ -1,0 +1,231 @@
+//! Sends messages to a queue: each into a partition that takes it now.
+//!
+//! ```text
+//! order matters  ─▶ murmur2 of the message group: one partition, whoever leads it
+//! named by an id ─▶ murmur2 of the id: a repeat meets the first one there
+//! otherwise      ─▶ a partition that this broker leads, or else one that somebody else leads
+//! ```
+//!
+//! The messages of a request that may go anywhere stay together. A message for which nobody was found
+//! goes to another partition where it may; where it may not, its leader is looked for once more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+use towpath_model::{BrokerId, PartitionIndex};
+use towpath_queue::DEDUP_ID;
+use towpath_records::partitioner::partition_of;
+
+use crate::api_error::{ApiError, Code};
+use crate::app::{App, TopicView};
+use crate::encoding::{Encoded, Encoding};
+use crate::message::{NewMessage, PublishedMessage};
+use crate::publish_elsewhere::{Elsewhere, LOOK_AGAIN_AFTER, not_taken, publish_once};
+use crate::publish_messages::{Results, publish_plain};
+
+use super::message::NewQueueMessage;
+use super::place::{Places, no_leader};
+
+/// How often a message is tried to be placed.
+const TRIES: usize = 3;
+
+/// Sends messages; the results are in their order.
+pub(crate) async fn send(
+    app: &App,
+    queue: &TopicView,
+    messages: Vec<NewQueueMessage>,
+) -> Vec<Result<PublishedMessage, ApiError>> {
+    let records: Vec<NewMessage> = messages.into_iter().map(NewQueueMessage::into_record).collect();
+    let mut sending = Sending {
+        app,
+        queue,
+        turn: app.turns.next(),
+        results: records.iter().map(|_| None).collect(),
+        records,
+        unheard: BTreeSet::new(),
+    };
+    sending.run().await;
+    let lost = || Err(ApiError::new(Code::Internal, "the message was not sent"));
+    sending.results.into_iter().map(|result| result.unwrap_or_else(lost)).collect()
+}
+
+struct Sending<'a> {
+    app: &'a App,
+    queue: &'a TopicView,
+    turn: u32,
+    records: Vec<NewMessage>,
+    results: Results,
+    /// Brokers that have not taken what was passed on to them.
+    unheard: BTreeSet<BrokerId>,
+}
+
+impl Sending<'_> {
+    async fn run(&mut self) {
+        let mut rest: Vec<usize> = (0..self.records.len()).collect();
+        for tried in 1..=TRIES {
+            let left = self.place(rest).await;
+            if left.is_empty() {
+                return;
+            }
+            if tried == TRIES {
+                for one in left {
+                    self.results[one.at] = Some(Err(not_taken(self.app, self.queue, &one)));
+                }
+                return;
+            }
+            let is_bound = |one: &Elsewhere| bound(self.queue, &self.records[one.at]).is_some();
+            if left.iter().any(is_bound) {
+                sleep(LOOK_AGAIN_AFTER).await;
+            }
+            rest = left.into_iter().map(|one| one.at).collect();
+        }
+    }
+
+    /// Tries each message at one partition; gives back those that nobody has taken.
+    async fn place(&mut self, messages: Vec<usize>) -> Vec<Elsewhere> {
+        let (app, queue) = (self.app, self.queue);
+        let places = Places::of(app, queue);
+        let free = self.any_partition(&places);
+        let mut here: BTreeMap<PartitionIndex, Vec<(usize, NewMessage)>> = BTreeMap::new();
+        let (mut elsewhere, mut written) = (Vec::new(), self.nothing_written());
+        for at in messages {
+            let record = &self.records[at];
+            let Some(partition) = bound(queue, record).or(free) else {
+                self.results[at] = Some(Err(no_leader(queue)));
+                continue;
+            };
+            if places.here.contains(&partition) {
+                here.entry(partition).or_default().push((at, record.clone()));
+            } else {
+                written[at] = as_written(record);
+                elsewhere.push(Elsewhere { at, partition, by: queue.partition(partition) });
+            }
+        }
+        let mut published = Vec::new();
+        let (left, ()) = tokio::join!(
+            publish_once(app, queue, &written, elsewhere, &mut published),
+            publish_plain(app, queue, here, &mut self.results)
+        );
+        published.into_iter().for_each(|(at, result)| self.results[at] = Some(result));
+        let leader_of = |one: &Elsewhere| crate::forward::leader_of(app, one.by);
+        self.unheard.extend(left.iter().filter_map(leader_of));
+        left
+    }
+
+    fn nothing_written(&self) -> Vec<Map<String, Value>> {
+        vec![Map::new(); self.records.len()]
+    }
+
+    /// A partition for what may go anywhere.
+    fn any_partition(&self, places: &Places) -> Option<PartitionIndex> {
+        pick(places, &self.unheard, self.turn)
+    }
+}
+
+/// The next partition that is led here, or else by a broker that has not failed to answer.
+fn pick(places: &Places, unheard: &BTreeSet<BrokerId>, turn: u32) -> Option<PartitionIndex> {
+    let nth = |of: &[PartitionIndex]| {
+        let index = usize::try_from(turn).unwrap_or_default().checked_rem(of.len())?;
+        of.get(index).copied()
+    };
+    nth(&places.here).or_else(|| {
+        let heard = places.elsewhere.iter().filter(|(leader, _)| !unheard.contains(leader));
+        let heard: Vec<_> = heard.flat_map(|(_, partitions)| partitions).copied().collect();
+        let all = || places.elsewhere.values().flatten().copied().collect::<Vec<_>>();
+        nth(&heard).or_else(|| nth(&all()))
+    })
+}
+
+/// The partition that a message has to go to, if there is one.
+fn bound(queue: &TopicView, record: &NewMessage) -> Option<PartitionIndex> {
+    if queue.config.queue.fifo {
+        return Some(partition_of(record.key.as_deref().unwrap_or_default(), queue.partitions));
+    }
+    let id = record.headers.iter().rfind(|(name, _)| name.as_slice() == DEDUP_ID)?.1.as_deref()?;
+    Some(partition_of(id, queue.partitions))
+}
+
+/// As a body of `POST /topics/{topic}/messages` has it.
+fn as_written(record: &NewMessage) -> Map<String, Value> {
+    let mut written = Map::new();
+    let mut put = |name: &str, bytes: &Option<Vec<u8>>| {
+        let encoded = bytes.as_deref().map(Encoded::of);
+        if let Some(Encoding::Base64) = encoded.as_ref().and_then(|encoded| encoded.encoding) {
+            written.insert(format!("{name}_encoding"), "base64".into());
+        }
+        written.insert(name.to_owned(), encoded.map(|encoded| encoded.text).into());
+    };
+    put("key", &record.key);
+    put("value", &record.value);
+    let headers = record.headers.iter().map(|(name, value)| {
+        let (name, value) = (Encoded::of(name), value.as_deref().map(Encoded::of));
+        let value_encoding = value.as_ref().and_then(|value| value.encoding);
+        json!({
+            "name": name.text,
+            "name_encoding": name.encoding.unwrap_or_default(),
+            "value": value.map(|value| value.text),
+            "value_encoding": value_encoding.unwrap_or_default(),
+        })
+    });
+    written.insert("headers".to_owned(), headers.collect());
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Publish;
+
+    fn places() -> Places {
+        Places {
+            here: vec![PartitionIndex(1), PartitionIndex(4)],
+            elsewhere: BTreeMap::from([
+                (BrokerId(2), vec![PartitionIndex(0)]),
+                (BrokerId(3), vec![PartitionIndex(2), PartitionIndex(3)]),
+            ]),
+            nowhere: vec![PartitionIndex(5)],
+        }
+    }
+
+    #[test]
+    fn what_may_go_anywhere_goes_to_partitions_led_here_in_turn() {
+        let picked = |turn| pick(&places(), &BTreeSet::new(), turn).unwrap().0;
+        assert_eq!([picked(0), picked(1), picked(2)], [1, 4, 1]);
+    }
+
+    #[test]
+    fn without_such_it_goes_to_somebody_who_answers() {
+        let places = Places { here: Vec::new(), ..places() };
+        let picked = |turn, unheard: &[i32]| {
+            let unheard = unheard.iter().map(|id| BrokerId(*id)).collect();
+            pick(&places, &unheard, turn).map(|partition| partition.0)
+        };
+        assert_eq!(
+            (0..4).map(|turn| picked(turn, &[])).collect::<Vec<_>>(),
+            [Some(0), Some(2), Some(3), Some(0)]
+        );
+        assert_eq!([picked(0, &[2]), picked(1, &[2])], [Some(2), Some(3)]);
+        // Rather somebody who did not answer than nobody.
+        assert_eq!(picked(0, &[2, 3]), Some(0));
+        assert_eq!(pick(&Places::default(), &BTreeSet::new(), 0), None);
+    }
+
+    #[test]
+    fn a_record_that_is_passed_on_is_the_same_record() {
+        let record = NewMessage {
+            key: Some(vec![0xff]),
+            value: None,
+            headers: vec![
+                (b"a".to_vec(), Some(b"b".to_vec())),
+                (vec![0xfe], Some(vec![0xfd])),
+                (b"c".to_vec(), None),
+            ],
+            timestamp: None,
+            partition: None,
+            producer: None,
+        };
+        let written = Value::Object(as_written(&record)).to_string();
+        assert_eq!(Publish::parse(written.as_bytes()).unwrap(), Publish::One(record));
+    }
+}

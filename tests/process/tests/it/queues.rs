@@ -1,0 +1,106 @@
+//! A work queue on three real brokers: any of them serves it, and what it knows survives a kill.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use towpath_process::http;
+
+use crate::cluster::{Cluster, WHOLE_PATIENCE};
+use crate::support::{eventually, stop};
+
+impl Cluster {
+    fn ask(&self, id: usize, path: &str, body: &Value) -> anyhow::Result<Value> {
+        http::post(self.places[id - 1].addresses.http, path, body)?.success()
+    }
+
+    fn send_to(&self, id: usize, queue: &str, message: &Value) -> Value {
+        self.ask(id, &format!("/queues/{queue}/messages"), message).unwrap()
+    }
+
+    fn receive_at(&self, id: usize, queue: &str, wanted: &Value) -> Vec<Value> {
+        let received = self.ask(id, &format!("/queues/{queue}/receive"), wanted).unwrap();
+        received["messages"].as_array().unwrap().clone()
+    }
+
+    fn stats_at(&self, id: usize, queue: &str) -> Option<Value> {
+        let path = format!("/queues/{queue}/stats");
+        http::get(self.places[id - 1].addresses.http, &path).ok()?.success().ok()
+    }
+
+    /// Receives until nothing comes, at one broker.
+    fn drain(&self, id: usize, queue: &str) -> Vec<Value> {
+        let mut all = Vec::new();
+        loop {
+            let some = self.receive_at(id, queue, &json!({"max": 500, "visibility_ms": 600_000}));
+            if some.is_empty() {
+                return all;
+            }
+            all.extend(some);
+        }
+    }
+}
+
+fn values(messages: &[Value]) -> BTreeSet<String> {
+    messages.iter().map(|message| message["value"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_queue_is_served_by_any_broker_and_survives_a_kill() {
+    let cluster = Cluster::of(3);
+    let mut brokers: Vec<_> = cluster.first_three().into_iter().map(Some).collect();
+    cluster.wait_until_whole(3);
+    cluster.ask(2, "/queues", &json!({"name": "q"})).unwrap();
+    cluster.wait_until_whole(3);
+    let shown = http::get(cluster.places[2].addresses.http, "/queues/q").unwrap();
+    assert_eq!(shown.success().unwrap()["partitions"], 3);
+
+    // Sent anywhere, received anywhere, settled anywhere.
+    let sent: BTreeSet<String> = (0..60).map(|n| n.to_string()).collect();
+    for (n, value) in sent.iter().enumerate() {
+        cluster.send_to(n % 3 + 1, "q", &json!({ "value": value }));
+    }
+    assert_eq!(cluster.stats_at(1, "q").unwrap()["ready"], 60);
+    let peeked = http::get(cluster.places[1].addresses.http, "/queues/q/peek?max=500");
+    let peeked = peeked.unwrap().success().unwrap();
+    assert_eq!(values(peeked["messages"].as_array().unwrap()), sent);
+    let received = cluster.drain(3, "q");
+    assert_eq!((received.len(), values(&received)), (60, sent));
+    let receipts: Vec<&Value> = received.iter().map(|message| &message["receipt"]).collect();
+    let deleted = cluster.ask(1, "/queues/q/delete", &json!({ "receipts": receipts[..50] }));
+    assert_eq!(deleted.unwrap()["results"].as_array().unwrap().len(), 50);
+
+    // A receiver waits at all of them.
+    for id in 1..=3 {
+        let started = Instant::now();
+        let wanted = json!({"wait_ms": 10_000});
+        let woken = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| cluster.receive_at(id % 3 + 1, "q", &wanted));
+            std::thread::sleep(Duration::from_millis(300));
+            cluster.send_to(id, "q", &json!({"value": "wake"}));
+            waiting.join().unwrap()
+        });
+        assert_eq!(values(&woken), BTreeSet::from(["wake".to_owned()]));
+        assert!(started.elapsed() < Duration::from_secs(8));
+        let receipts = json!({ "receipts": [woken[0]["receipt"]] });
+        cluster.ask(id, "/queues/q/delete", &receipts).unwrap();
+    }
+
+    // Killed: sends go on at once, and what was held stays held, by the same receipts.
+    brokers[1].take().unwrap().kill().unwrap();
+    for value in 0..10 {
+        cluster.send_to(1, "q", &json!({ "value": format!("after {value}") }));
+    }
+    eventually(WHOLE_PATIENCE, || {
+        let stats = cluster.stats_at(3, "q")?;
+        let is_whole = stats.get("partitions_missing").is_none();
+        (is_whole && stats["in_flight"] == 10 && stats["ready"] == 10).then_some(())
+    });
+    let others = cluster.drain(3, "q");
+    assert!(others.iter().all(|message| message["value"].as_str().unwrap().starts_with("after")));
+    assert_eq!(others.len(), 10);
+    let rest = json!({ "receipts": receipts[50..] });
+    cluster.ask(3, "/queues/q/delete", &rest).unwrap();
+    assert_eq!(cluster.stats_at(1, "q").unwrap()["in_flight"], 10);
+    brokers.into_iter().flatten().for_each(stop);
+}

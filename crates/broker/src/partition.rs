@@ -119,10 +119,14 @@ impl Partition {
         }
     }
 
-    /// Begins to lead, with state folded from the log up to its end. A leader begins a new
-    /// leadership: whoever waits for the old one is told that it is over.
+    /// Begins to lead, with state folded from the log up to its end. Where this broker led already, as
+    /// when a replica has been taken away, its log goes on as it is, and so does whoever waits for what is
+    /// in it; but not who has asked a state, for that is folded anew.
     pub fn lead(&mut self, lead: Lead, state: State, out: &mut Vec<Output>) {
-        self.resign(Outcome::NotLeader, out);
+        let goes_on = self.is_led() && matches!(self.state, State::None);
+        if !goes_on {
+            self.resign(Outcome::NotLeader, out);
+        }
         let replica = match std::mem::replace(&mut self.role, Role::Changing) {
             Role::Leading(leader) => leader.resign(),
             Role::Following(replica) => replica,

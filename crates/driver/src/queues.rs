@@ -85,6 +85,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         Ok(read(deliveries, self.clock.now()))
     }
 
+    /// Partitions of queues that are led here and have messages on their way to another queue, each with the
+    /// number of the subscription that gives them up.
+    pub fn queues_with_moves(&self) -> Vec<(TopicPartition, u32)> {
+        let mut found = Vec::new();
+        for cell in self.cells().iter().filter(|cell| cell.id.is_delivery_log()) {
+            let Some(slot) = self.lock_in_time(cell) else { continue };
+            let deliveries = slot.partition.deliveries().filter(|_| slot.leads());
+            let with_moves = deliveries.into_iter().flat_map(Deliveries::with_moves);
+            found.extend(with_moves.map(|number| (cell.id.records(), number)));
+        }
+        found
+    }
+
     /// Whatever is due happens before and after anything else, so that a receiver that waits gets what
     /// has just become ready.
     fn let_time_act(&self, cell: &Arc<Cell<D>>) {

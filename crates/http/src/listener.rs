@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::connection;
 use crate::health::Readiness;
 use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
+use crate::queues::carry_away;
 use crate::routes::router;
 use crate::starting;
 
@@ -82,6 +83,8 @@ impl HttpListener {
         let mut app = App::new(node, readiness, stop.clone());
         app.has_local_names_only = self.has_local_names_only;
         let router = router(app.clone());
+        // Ends with the broker.
+        let mover = tokio::spawn(carry_away(app.clone()));
         let slots = ConnectionSlots::new(CONNECTIONS_MAX);
         let mut connections = JoinSet::new();
         loop {
@@ -102,6 +105,7 @@ impl HttpListener {
             }
         }
         drop(self.listener);
+        mover.abort();
         let drained = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
             connections.shutdown().await;

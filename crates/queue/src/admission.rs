@@ -32,6 +32,21 @@ pub const DEDUP_ID: &[u8] = b"towpath-dedup-id";
 /// Set by a broker that hands a message over: where it comes from. See [`identity_header`].
 pub const MOVED_FROM: &[u8] = b"towpath-moved-from";
 
+/// Set with [`MOVED_FROM`]: the place where the message was first, as [`MOVED_FROM`] has it; it is what the
+/// message is called wherever it goes.
+pub const FIRST_ID: &[u8] = b"towpath-first-id";
+/// Set with [`MOVED_FROM`]: the queue that it comes from.
+pub const DEAD_SOURCE: &[u8] = b"towpath-dead-source";
+/// Set with [`MOVED_FROM`]: why, by [`crate::DeadReason::name`].
+pub const DEAD_REASON: &[u8] = b"towpath-dead-reason";
+/// Set with [`MOVED_FROM`]: what the receiver said.
+pub const DEAD_NOTE: &[u8] = b"towpath-dead-note";
+/// Set with [`MOVED_FROM`]: how often it was received.
+pub const DEAD_RECEIVES: &[u8] = b"towpath-dead-receives";
+/// Set with [`MOVED_FROM`], once for each of the last deliveries: who had it, for how many milliseconds, how that
+/// ended, and what was said.
+pub const DEAD_ATTEMPT: &[u8] = b"towpath-dead-attempt";
+
 /// The highest priority.
 pub const PRIORITY_MAX: u8 = 9;
 
@@ -106,7 +121,9 @@ pub fn identity_header(identity: &Identity) -> String {
     format!("{topic}/{partition}/{offset}/{subscription}/{attempt}", offset = offset.0)
 }
 
-fn identity(text: &str) -> Option<Identity> {
+/// Reads [`identity_header`] back.
+#[must_use]
+pub fn identity(text: &str) -> Option<Identity> {
     let mut parts = text.split('/');
     let identity = Identity {
         topic: parts.next()?.parse::<Uuid>().ok()?,

@@ -11,9 +11,10 @@ use crate::dedup::DedupKey;
 use crate::deliveries::Deliveries;
 use crate::record::{DeadReason, Record, Return, Settlement, Special, Verdict};
 use crate::request::{
-    Delay, Delivery, Facts, Receipt, ReceiptOutcome, Receive, Reply, Request, Retry, Wait,
+    Delay, Delivery, Departure, Facts, Receipt, ReceiptOutcome, Receive, Reply, Request, Retry,
+    Wait,
 };
-use crate::subscription::{Live, Place, Subscription};
+use crate::subscription::{Live, Move, Place, Subscription};
 use crate::time::QueueTime;
 
 /// What [`Deliveries`] decides.
@@ -78,6 +79,8 @@ impl Deliveries {
             Request::Dispose { subscription, offsets, to } => {
                 self.with(token, subscription, |own| dispose(at, own, subscription, offsets, to))
             }
+            Request::Moves { subscription, max } => self
+                .with(token, subscription, |own| (Vec::new(), Reply::Moves(departures(own, max)))),
             Request::Moved { subscription, offsets } => self.with(token, subscription, |own| {
                 let offsets: Vec<Offset> = moving(own, offsets);
                 let reply = Reply::Count(offsets.len() as u64);
@@ -667,6 +670,19 @@ fn dispose(
         }
     };
     (records, reply)
+}
+
+fn departures(own: &Subscription, max: usize) -> Vec<Departure> {
+    let departure = |(offset, way): (&Offset, &Move)| {
+        let live = own.live.get(*offset);
+        Departure {
+            offset: *offset,
+            way: way.clone(),
+            receives: live.map_or(0, |live| live.receives),
+            history: live.map(|live| live.history.clone()).unwrap_or_default(),
+        }
+    };
+    own.moving.iter().take(max).map(departure).collect()
 }
 
 fn moving(own: &Subscription, offsets: Vec<Offset>) -> Vec<Offset> {

@@ -35,8 +35,9 @@ mod time;
 mod tests;
 
 pub use admission::{
-    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, MOVED_FROM, PRIORITY, PRIORITY_MAX, TTL,
-    duration, facts_of, identity_header,
+    DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, DEDUP_ID, DELAY_MAX,
+    DELIVER_AFTER, DELIVER_AT, FIRST_ID, MOVED_FROM, PRIORITY, PRIORITY_MAX, TTL, duration,
+    facts_of, identity, identity_header,
 };
 pub use decide::{DeliveryDecision, LEASE_MAX, RECEIVE_MAX};
 pub use dedup::{DedupKey, Identity};
@@ -45,8 +46,8 @@ pub use groups::GroupNumber;
 pub use ranges::OffsetRanges;
 pub use record::{DeadReason, Record, Return, Settlement, Special, Verdict};
 pub use request::{
-    Delay, Delivery, DeliveryConfig, Facts, Receipt, ReceiptOutcome, Receive, Reply, Request,
-    Retry, Wait,
+    Delay, Delivery, DeliveryConfig, Departure, Facts, Receipt, ReceiptOutcome, Receive, Reply,
+    Request, Retry, Wait,
 };
 pub use settled::SettledSet;
 pub use stats::{PeekFilter, PeekState, Peeked, Stats};

@@ -263,6 +263,35 @@ pub enum DeadReason {
     Redriven,
 }
 
+impl DeadReason {
+    /// As headers and people have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            DeadReason::TooManyReceives => "too-many-receives",
+            DeadReason::Expired => "expired",
+            DeadReason::Rejected => "rejected",
+            DeadReason::QueueDeleted => "queue-deleted",
+            DeadReason::Undecodable => "undecodable",
+            DeadReason::Redriven => "redriven",
+        }
+    }
+}
+
+impl Return {
+    /// As headers and people have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Return::LeaseExpired => "lease-expired",
+            Return::Released => "released",
+            Return::Failed => "failed",
+            Return::Unclaimed => "unclaimed",
+            Return::MoveFailed => "move-failed",
+        }
+    }
+}
+
 macro_rules! as_byte {
     ($type:ident, $what:literal: $($name:ident = $byte:literal),+ $(,)?) => {
         impl $type {

@@ -7,6 +7,7 @@ use towpath_model::{Offset, Time, Timestamp, Token};
 
 use crate::dedup::Identity;
 use crate::record::DeadReason;
+use crate::subscription::{Attempt, Move};
 use crate::time::QueueTime;
 
 /// What a queue's configuration says. Only who leads asks for it: what is decided stands in records.
@@ -206,6 +207,14 @@ pub enum Request {
         /// Where to, and why; nothing: they are dropped.
         to: Option<(Arc<str>, DeadReason)>,
     },
+    /// What is on its way to another queue. The answer says only what is committed: whoever carries it out
+    /// must not do what a new leader knows nothing of.
+    Moves {
+        /// Of which subscription.
+        subscription: u32,
+        /// How many messages at most.
+        max: usize,
+    },
     /// Messages lie where they were moved.
     Moved {
         /// Of which subscription.
@@ -254,6 +263,19 @@ pub struct Delivery {
     pub first_received: Timestamp,
 }
 
+/// A message on its way to another queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Departure {
+    /// Which message.
+    pub offset: Offset,
+    /// Where to, and why.
+    pub way: Move,
+    /// How often it was received.
+    pub receives: u32,
+    /// How its deliveries ended, the newest last.
+    pub history: Vec<Attempt>,
+}
+
 /// What became of one receipt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiptOutcome {
@@ -290,6 +312,8 @@ pub enum Reply {
     OverLimit,
     /// One outcome for each receipt, in order.
     Receipts(Vec<ReceiptOutcome>),
+    /// What is on its way.
+    Moves(Vec<Departure>),
     /// How many messages it was.
     Count(u64),
     /// The subscription's number.

@@ -223,6 +223,12 @@ impl Deliveries {
         self.clock.now(now.time) - at
     }
 
+    /// The subscriptions of which messages are on their way to another queue.
+    pub fn with_moves(&self) -> impl Iterator<Item = u32> + '_ {
+        let own = self.subscriptions.iter().filter(|(_, own)| !own.moving.is_empty());
+        own.map(|(number, _)| *number)
+    }
+
     /// The messages of a subscription that are on their way to another queue.
     pub fn moves(&self, subscription: u32) -> impl Iterator<Item = (Offset, &Move)> + '_ {
         let own = self.subscriptions.get(&subscription);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use towpath_model::{PartitionIndex, Timestamp};
 use towpath_queue::{
-    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, Delay, MOVED_FROM, PRIORITY, PRIORITY_MAX, TTL,
-    facts_of,
+    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, Delay, FIRST_ID, MOVED_FROM, PRIORITY,
+    PRIORITY_MAX, TTL, identity,
 };
 use towpath_server::StoredMessage;
 
@@ -228,8 +228,9 @@ impl Content {
         let (value, value_encoding) = text(stored.value.as_deref());
         let (group, group_encoding) = text(stored.key.as_deref());
         let named = stored.headers.iter().map(|(name, value)| (&name[..], value.as_deref()));
-        let (facts, _) = facts_of(None, named.clone());
-        let id = match facts.moved {
+        let first = named.clone().rfind(|(name, _)| *name == FIRST_ID);
+        let first = first.and_then(|(_, value)| identity(std::str::from_utf8(value?).ok()?));
+        let id = match first {
             Some(first) => message_id(first.partition, first.offset.0),
             None => message_id(partition, stored.offset.0),
         };
@@ -256,7 +257,7 @@ pub(crate) fn message_id(partition: PartitionIndex, offset: i64) -> String {
 }
 
 fn is_for_delivery(name: &[u8]) -> bool {
-    [DELIVER_AFTER, DELIVER_AT, TTL, PRIORITY, DEDUP_ID, MOVED_FROM].contains(&name)
+    [DELIVER_AFTER, DELIVER_AT, TTL, PRIORITY, DEDUP_ID, MOVED_FROM, FIRST_ID].contains(&name)
 }
 
 /// Bytes that a message takes as JSON, about.
@@ -268,7 +269,7 @@ pub(crate) fn size(stored: &StoredMessage) -> usize {
 mod tests {
     use bytes::Bytes;
     use towpath_model::{Offset, Uuid};
-    use towpath_queue::{Identity, identity_header};
+    use towpath_queue::{Identity, facts_of, identity_header};
 
     use super::*;
 
@@ -336,7 +337,7 @@ mod tests {
             timestamp: Timestamp(1000),
             key: None,
             value: Some(Bytes::from_static(b"\xff")),
-            headers: vec![header(b"a", "b"), header(MOVED_FROM, &identity_header(&moved))],
+            headers: vec![header(b"a", "b"), header(FIRST_ID, &identity_header(&moved))],
         };
         let content = Content::of(PartitionIndex(0), &stored);
         assert_eq!((content.id.as_str(), content.value_encoding), ("2-40", Some(Encoding::Base64)));

@@ -9,6 +9,7 @@
 //! `send.rs`, `receive.rs`, `settle.rs`, `look.rs` and `settings.rs`. There is no second API between
 //! brokers: who is asked by a hop (`forward.rs`) answers for what it leads, and asks nobody else.
 
+mod carry_away;
 mod create_queue;
 mod delete_messages;
 mod delete_queue;
@@ -31,6 +32,8 @@ mod settings;
 mod settle;
 mod show_queue;
 mod show_stats;
+
+pub(crate) use carry_away::carry_away;
 
 use axum::routing::{MethodRouter, delete, get, patch, post};
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 use towpath_model::{BrokerId, PartitionIndex};
-use towpath_queue::DEDUP_ID;
+use towpath_queue::{DEDUP_ID, MOVED_FROM};
 use towpath_records::partitioner::partition_of;
 
 use crate::api_error::{ApiError, Code};
@@ -36,7 +36,15 @@ pub(crate) async fn send(
     queue: &TopicView,
     messages: Vec<NewQueueMessage>,
 ) -> Vec<Result<PublishedMessage, ApiError>> {
-    let records: Vec<NewMessage> = messages.into_iter().map(NewQueueMessage::into_record).collect();
+    send_records(app, queue, messages.into_iter().map(NewQueueMessage::into_record).collect()).await
+}
+
+/// Sends messages as they are, delivery headers included.
+pub(super) async fn send_records(
+    app: &App,
+    queue: &TopicView,
+    records: Vec<NewMessage>,
+) -> Vec<Result<PublishedMessage, ApiError>> {
     let mut sending = Sending {
         app,
         queue,
@@ -142,7 +150,8 @@ fn bound(queue: &TopicView, record: &NewMessage) -> Option<PartitionIndex> {
     if queue.config.queue.fifo {
         return Some(partition_of(record.key.as_deref().unwrap_or_default(), queue.partitions));
     }
-    let id = record.headers.iter().rfind(|(name, _)| name.as_slice() == DEDUP_ID)?.1.as_deref()?;
+    let names_it = |name: &[u8]| name == DEDUP_ID || name == MOVED_FROM;
+    let id = record.headers.iter().rfind(|(name, _)| names_it(name))?.1.as_deref()?;
     Some(partition_of(id, queue.partitions))
 }
 

@@ -318,3 +318,67 @@ async fn a_queue_is_a_log_as_well() {
     assert_eq!(values(&receive(&broker, json!({})).await), ["w"]);
     broker.stop().await;
 }
+
+async fn create_named(broker: &Broker, name: &str) {
+    let created = broker.post("/queues", &json!({"name": name}).to_string()).await;
+    assert_eq!(created.status, 201, "{}", created.body);
+}
+
+/// The first message that can be received from a queue, within some seconds.
+async fn first_of(broker: &Broker, name: &str) -> Value {
+    let wanted = json!({"wait_ms": 8000}).to_string();
+    let received = broker.post(&format!("/queues/{name}/receive"), &wanted).await.ok();
+    received["messages"][0].clone()
+}
+
+fn header<'m>(message: &'m Value, name: &str) -> &'m str {
+    let headers = message["headers"].as_array().unwrap();
+    let found = headers.iter().find(|header| header["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}: {message}"))["value"].as_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_fails_too_often_lies_in_the_dead_letter_queue_with_its_story() {
+    let broker = queue(json!({"dead_letter_queue": "dead", "dead_letter_receives": 2})).await;
+    create_named(&broker, "dead").await;
+    let sent = send(&broker, json!({"value": "poison", "headers": {"trace": "7"}})).await;
+    for _ in 0..2 {
+        let received = receive(&broker, json!({"holder": "w1"})).await;
+        let failed = json!({"receipts": receipts(&received), "note": "no such customer"});
+        assert_eq!(settle(&broker, "release", failed).await["results"], json!([{}]));
+    }
+    assert!(receive(&broker, json!({})).await.is_empty());
+    let dead = first_of(&broker, "dead").await;
+    assert_eq!((&dead["value"], &dead["id"]), (&json!("poison"), &sent["id"]));
+    assert_eq!(header(&dead, "trace"), "7");
+    assert_eq!(header(&dead, "towpath-dead-source"), "q");
+    assert_eq!(header(&dead, "towpath-dead-reason"), "too-many-receives");
+    assert_eq!(header(&dead, "towpath-dead-receives"), "2");
+    let attempt = header(&dead, "towpath-dead-attempt");
+    assert!(attempt.starts_with("w1 held it for "), "{attempt}");
+    assert!(attempt.ends_with("failed: no such customer"), "{attempt}");
+    let counts = stats(&broker).await;
+    assert_eq!((&counts["ready"], &counts["in_flight"]), (&json!(0), &json!(0)), "{counts}");
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejected_message_waits_until_there_is_a_dead_letter_queue() {
+    let broker = queue(json!({"dead_letter_queue": "dead"})).await;
+    send(&broker, json!({"value": "bad"})).await;
+    let received = receive(&broker, json!({})).await;
+    let reject = json!({"receipts": receipts(&received), "note": "not JSON"});
+    assert_eq!(settle(&broker, "reject", reject).await["results"], json!([{}]));
+    // There is no such queue: the message is not lost, and comes back to its workers.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let seen = broker.get("/queues/q/peek").await.ok();
+    assert_eq!(seen["messages"][0]["state"], "delayed", "{seen}");
+    create_named(&broker, "dead").await;
+    let again = receive(&broker, json!({"wait_ms": 10000})).await;
+    let reject = json!({"receipts": receipts(&again), "note": "not JSON"});
+    assert_eq!(settle(&broker, "reject", reject).await["results"], json!([{}]));
+    let dead = first_of(&broker, "dead").await;
+    assert_eq!(header(&dead, "towpath-dead-reason"), "rejected");
+    assert_eq!(header(&dead, "towpath-dead-note"), "not JSON");
+    broker.stop().await;
+}

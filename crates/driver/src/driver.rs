@@ -228,6 +228,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.cells.read().expect("no panic holds the map").values().cloned().collect()
     }
 
+    /// Every delivery log that is open here: few, where there may be a hundred thousand others.
+    pub(crate) fn delivery_cells(&self) -> Vec<Arc<Cell<D>>> {
+        let cells = self.cells.read().expect("no panic holds the map");
+        cells.values().filter(|cell| cell.id.is_delivery_log()).cloned().collect()
+    }
+
     /// The partitions of one topic, in order of their index, without delivery logs.
     pub(crate) fn cells_of(&self, topic: TopicId) -> Vec<Arc<Cell<D>>> {
         self.cells_from(topic, PartitionIndex(0))

@@ -89,7 +89,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// number of the subscription that gives them up.
     pub fn queues_with_moves(&self) -> Vec<(TopicPartition, u32)> {
         let mut found = Vec::new();
-        for cell in self.cells().iter().filter(|cell| cell.id.is_delivery_log()) {
+        for cell in &self.delivery_cells() {
             let Some(slot) = self.lock_in_time(cell) else { continue };
             let deliveries = slot.partition.deliveries().filter(|_| slot.leads());
             let with_moves = deliveries.into_iter().flat_map(Deliveries::with_moves);

@@ -70,10 +70,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             self.watch_lags();
             self.save_metadata_snapshot_if_due();
         }
-        for cell in self.cells() {
-            if cell.volume == volume.index && cell.id.is_delivery_log() {
-                self.keep_deliveries(&cell);
-            }
+        for cell in self.delivery_cells().iter().filter(|cell| cell.volume == volume.index) {
+            self.keep_deliveries(cell);
         }
         let mut followed = self.cells();
         followed.retain(|cell| cell.volume == volume.index && !cell.led.load(Ordering::Relaxed));

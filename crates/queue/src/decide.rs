@@ -203,6 +203,10 @@ impl Deliveries {
         if let Some(again) = self.again(at, own, token, &receive) {
             return again;
         }
+        if receive.max == 0 {
+            let reply = Reply::Received { messages: Vec::new(), until: at };
+            return Decision::reply(token, reply);
+        }
         if self.config.in_flight_max <= own.leased {
             // An ordered queue has nothing to give then; another one says why.
             let none = Reply::Received { messages: Vec::new(), until: at };

@@ -74,7 +74,11 @@ impl DedupWindow {
         self.ids
     }
 
-    fn count(&mut self) {
+    /// Some are gone before their time.
+    fn settle(&mut self) {
+        // One that comes again in the same moment must not be there twice.
+        let seen = &self.seen;
+        self.order.retain(|(until, key)| seen.get(key).is_some_and(|seen| seen.until == *until));
         self.ids = self.seen.keys().filter(|key| matches!(key, DedupKey::Id { .. })).count();
     }
 
@@ -92,13 +96,13 @@ impl DedupWindow {
     /// Forgets messages at or after `end`: they were lost.
     pub(crate) fn truncate(&mut self, end: Offset) {
         self.seen.retain(|_, seen| seen.offset < end);
-        self.count();
+        self.settle();
     }
 
     /// Forgets everything that senders have named: the queue was purged.
     pub(crate) fn clear_ids(&mut self) {
         self.seen.retain(|key, _| matches!(key, DedupKey::Moved(_)));
-        self.count();
+        self.settle();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -150,5 +154,9 @@ mod tests {
         window.insert(key("a"), Seen { offset: Offset(5), until: QueueTime(300) });
         window.truncate(Offset(5));
         assert_eq!(window.first(&key("a"), QueueTime(0)), None);
+        // Its sender sends it again, in the same moment.
+        window.insert(key("a"), Seen { offset: Offset(5), until: QueueTime(300) });
+        assert_eq!(window.iter().count(), 1);
+        assert_eq!(window.ids(), 1);
     }
 }

@@ -423,6 +423,17 @@ fn a_receiver_waits_for_a_message_a_return_a_delay_and_a_group() {
 }
 
 #[test]
+fn who_wants_nothing_does_not_wait() {
+    let mut bench = Bench::new(standard());
+    let wait_until = Some(bench.now.time + 20 * SECOND);
+    let asked = Receive { wait_until, ..receive(0, MINUTE) };
+    let reply = bench.ask(Request::Receive(asked));
+    assert!(matches!(reply, Some(Reply::Received { messages, .. }) if messages.is_empty()));
+    bench.send(1);
+    assert_eq!(bench.received(1), [0]);
+}
+
+#[test]
 fn who_waits_no_more_takes_nothing() {
     let mut bench = Bench::new(standard());
     let wait_until = Some(bench.now.time + 20 * SECOND);

@@ -430,7 +430,18 @@ impl World {
     fn topic_created(&mut self, name: String, delivery: &Delivery) -> Result<(), Violation> {
         if !matches!(delivery, Delivery::Metadata(_)) {
             let failed = self.failure_of(VolumeIndex::FIRST).is_some();
-            ensure!(failed, "INV-M1", "the creation of {name} is answered by {delivery:?}");
+            // A controller whose disk does not answer decides nothing.
+            let statuses = self.machine.driver().volume_statuses();
+            let stalled = statuses[VolumeIndex::FIRST.0].stalled_for.is_some()
+                && matches!(delivery, Delivery::Wait(Outcome::NotLeader));
+            if stalled {
+                self.events.note("volumes: creation refused by a controller that cannot decide");
+            }
+            ensure!(
+                failed || stalled,
+                "INV-M1",
+                "the creation of {name} is answered by {delivery:?}"
+            );
             return Ok(());
         }
         let driver = self.machine.driver();

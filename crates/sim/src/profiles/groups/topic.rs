@@ -76,7 +76,9 @@ impl World {
             Delivery::Metadata(Reply::DeletedTopics(all)) => all.iter().all(|(_, r)| r.is_ok()),
             Delivery::Metadata(Reply::CreatedTopics(all)) => all.iter().all(|(_, r)| r.is_ok()),
             Delivery::Wait(Outcome::StorageFailed | Outcome::NotLeader) => {
-                let may_fail = self.may_fail();
+                // Nor does a controller decide anything whose disk does not answer.
+                let statuses = self.machine.driver().volume_statuses();
+                let may_fail = self.may_fail() || statuses[0].stalled_for.is_some();
                 ensure!(may_fail, "INV-M1", "a healthy broker refuses a change: {delivery:?}");
                 return Ok(());
             }

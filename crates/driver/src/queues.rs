@@ -5,14 +5,14 @@
 //! receive ─▶ ask deliveries ─▶ (leases durable) ─▶ answer ─▶ read the records below the high watermark
 //! ```
 //!
-//! The two logs have a lock each, and are never locked together: what was appended and not admitted, because
-//! two producers came at once or the disk was full, is read from the records' log and admitted then.
+//! The two logs have a lock each, and nothing here holds both: what was appended and not admitted, because two
+//! producers came at once or the disk was full, is read from the records' log and admitted then.
 
 use std::sync::Arc;
 
 use towpath_log::disk::Disk;
 use towpath_model::{Now, Offset, Token, TopicPartition};
-use towpath_queue::{DELAY_MAX, Deliveries, Facts, Request, facts_of};
+use towpath_queue::{Deliveries, Facts, Request, facts_of};
 use towpath_records::{BatchHeader, Scratch, records, split_batches};
 
 use crate::cell::{Cell, Slot};
@@ -25,12 +25,10 @@ use crate::world::{Clock, Net};
 const ADMIT_BYTES: usize = 1 << 20;
 /// The largest batch, decompressed, whose records are looked into.
 const PLAIN_BYTES_MAX: usize = 256 << 20;
-/// Steps in which time acts on one partition before others get their turn.
-const STEPS_MAX: usize = 10_000;
+/// Steps in which time acts on one partition while a request waits; the rest is the timer's.
+const STEPS_MAX: usize = 64;
 /// Bytes of the delivery log after which its state is logged as a whole again, at least.
 const SNAPSHOT_BYTES: u64 = 4 << 20;
-
-const _: () = assert!(DELAY_MAX.as_secs() < u32::MAX as u64);
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// The delivery log of a partition, if its topic is a queue and this broker leads it.
@@ -130,6 +128,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     fn admit_batch(&self, id: TopicPartition, header: &BatchHeader, batch: &[u8]) {
+        if header.is_control() {
+            return self.skip(id, header.next_offset());
+        }
         let is_fifo = self.is_fifo(id);
         let count = u32::try_from(header.next_offset() - header.base_offset()).unwrap_or(u32::MAX);
         let facts = facts_of_batch(header, batch, is_fifo);
@@ -154,7 +155,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     continue;
                 }
                 if at < header.base_offset() {
-                    self.skip(id, at, header.base_offset());
+                    self.skip(id, header.base_offset());
                 }
                 at = header.next_offset();
                 self.admit_batch(id, &header, batch.bytes);
@@ -166,29 +167,25 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    /// Offsets at which there is no record: they are no messages.
-    fn skip(&self, id: TopicPartition, from: Offset, to: Offset) {
-        let count = u32::try_from(to - from).unwrap_or(u32::MAX);
-        let control = || Facts { is_control: true, ..Facts::default() };
-        let facts = (0..count).map(|index| (index, control())).collect();
-        let _ = self.ask_deliveries(id, NOBODY, Request::Admit { base: from, count, facts });
+    /// There is no message before `to`.
+    fn skip(&self, id: TopicPartition, to: Offset) {
+        let _ = self.ask_deliveries(id, NOBODY, Request::Skip { to });
     }
 
     /// The next records that have not been admitted, from where on.
     fn not_admitted(&self, id: TopicPartition) -> Option<(Offset, bytes::Bytes)> {
-        let admitted_to =
-            self.with_deliveries(id, |deliveries, _| deliveries.admitted_to()).ok()?;
         let cell = self.cell(id)?;
+        let start = self.lock_in_time(&cell)?.log.log_start_offset();
+        let admitted_to =
+            || self.with_deliveries(id, |deliveries, _| deliveries.admitted_to()).ok();
+        if admitted_to()? < start {
+            self.skip(id, start);
+        }
+        let admitted_to = admitted_to().filter(|admitted_to| start <= *admitted_to)?;
         let slice = {
             let slot = self.lock_in_time(&cell)?;
             if !slot.leads() || slot.log.log_end_offset() <= admitted_to {
                 return None;
-            }
-            let start = slot.log.log_start_offset();
-            if admitted_to < start {
-                drop(slot);
-                self.skip(id, admitted_to, start);
-                return self.not_admitted(id);
             }
             slot.log.read_for_replica(admitted_to, ADMIT_BYTES)
         };
@@ -317,9 +314,6 @@ fn records_end<D: Disk>(slot: &Slot<D>) -> Offset {
 fn facts_of_batch(header: &BatchHeader, batch: &[u8], is_fifo: bool) -> Vec<(u32, Facts)> {
     let count = u32::try_from(header.next_offset() - header.base_offset()).unwrap_or(u32::MAX);
     let all = |facts: Facts| (0..count).map(|index| (index, facts.clone())).collect();
-    if header.is_control() {
-        return all(Facts { is_control: true, ..Facts::default() });
-    }
     let mut scratch = Scratch::default();
     let lost = || all(Facts { is_undecodable: true, ..Facts::default() });
     let Ok(iter) = records(batch, PLAIN_BYTES_MAX, &mut scratch) else { return lost() };

@@ -41,6 +41,14 @@ impl Deliveries {
         let at = self.clock.now(now.time);
         match request {
             Request::Admit { base, count, facts } => self.admit_all(now, token, base, count, facts),
+            Request::Skip { to } => {
+                let admitted_to = self.messages.admitted_to.max(to);
+                let is_news = self.messages.admitted_to < to;
+                Decision {
+                    records: is_news.then_some(Record::Skipped { at, to }).into_iter().collect(),
+                    replies: vec![(token, Reply::Admitted { admitted_to })],
+                }
+            }
             Request::Receive(receive) => self.receive(now, token, receive),
             Request::StopWaiting { waiter } => {
                 Decision { records: vec![Record::WaitOver(waiter)], replies: Vec::new() }
@@ -363,7 +371,7 @@ impl Deliveries {
         subscription: u32,
         receipts: &[Receipt],
     ) -> (Vec<Record>, Reply) {
-        let mut offsets = Named::default();
+        let mut offsets = Distinct::default();
         let outcomes = receipts.iter().map(|receipt| {
             let outcome = match look_up(own, self.messages.admitted_to, receipt) {
                 // The newest delivery's receipt works even after its time, where nobody relies on order.
@@ -401,7 +409,7 @@ impl Deliveries {
 
     /// The messages that receipts prove, and what becomes of each receipt.
     fn held(&self, own: &Subscription, receipts: &[Receipt]) -> (Vec<Offset>, Vec<ReceiptOutcome>) {
-        let mut offsets = Named::default();
+        let mut offsets = Distinct::default();
         let outcomes =
             receipts.iter().map(|receipt| match look_up(own, self.messages.admitted_to, receipt) {
                 Err(outcome) => outcome,
@@ -495,12 +503,12 @@ impl Deliveries {
 
 /// Messages that one request names, each once.
 #[derive(Default)]
-struct Named {
+struct Distinct {
     order: Vec<Offset>,
     seen: BTreeSet<Offset>,
 }
 
-impl Named {
+impl Distinct {
     /// Says whether it was not named before.
     fn add(&mut self, offset: Offset) -> bool {
         let is_new = self.seen.insert(offset);
@@ -632,7 +640,7 @@ fn extend(
     receipts: &[(Receipt, Duration)],
 ) -> (Vec<Record>, Reply) {
     let (mut kept, mut given_back) = (Vec::new(), Vec::new());
-    let mut named = Named::default();
+    let mut named = Distinct::default();
     let outcomes = receipts.iter().map(|(receipt, visibility)| {
         match look_up(own, Offset(i64::MAX), receipt) {
             Err(outcome) => outcome,

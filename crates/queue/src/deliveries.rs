@@ -19,6 +19,7 @@ use crate::due::DueIndex;
 use crate::groups::GroupNumber;
 use crate::index::OffsetIndex;
 use crate::names::GroupNames;
+use crate::ranges::OffsetRanges;
 use crate::record::{Record, Settlement, Special, Verdict};
 use crate::request::{DeliveryConfig, Wait};
 use crate::snapshot::Parts;
@@ -67,6 +68,8 @@ pub(crate) struct Messages {
     pub(crate) aged_to: Offset,
     /// First offsets, and when they were admitted; about one entry for a second.
     pub(crate) ages: VecDeque<(Offset, QueueTime)>,
+    /// Offsets that are no messages, or repeats of others: a subscription that begins later must not get them.
+    pub(crate) void: OffsetRanges,
     pub(crate) group_of: OffsetIndex,
     pub(crate) names: GroupNames,
     pub(crate) priorities: BTreeMap<Offset, u8>,
@@ -127,6 +130,7 @@ impl Messages {
     fn truncate(&mut self, end: Offset) {
         self.admitted_to = self.admitted_to.min(end);
         self.aged_to = self.aged_to.min(end);
+        self.void.remove_run(end..Offset(i64::MAX));
         while self.ages.back().is_some_and(|(first, _)| end <= *first) {
             self.ages.pop_back();
         }
@@ -199,12 +203,6 @@ impl Deliveries {
     #[must_use]
     pub fn is_serving(&self) -> bool {
         self.runs
-    }
-
-    /// This process leads no more: nobody waits here.
-    pub fn resign(&mut self) {
-        self.runs = false;
-        self.waits.clear();
     }
 
     /// This process follows, and has folded everything that it has at `time`.
@@ -299,6 +297,7 @@ impl Deliveries {
             Record::Purged { subscription, end, .. } => self.purge(*subscription, *end),
             Record::Aged { to, .. } => self.messages.aged_to = self.messages.aged_to.max(*to),
             Record::Trimmed { start, .. } => self.trim(*start),
+            Record::Skipped { to, .. } => self.skip(*to),
             Record::Resumed { end, .. } => self.truncate(*end),
             Record::Subscribed { number, name, from, .. } => {
                 self.subscribe(*number, name, *from);
@@ -364,6 +363,15 @@ impl Deliveries {
         self.make_run_ready(plain_from..end);
     }
 
+    fn skip(&mut self, to: Offset) {
+        let from = self.messages.admitted_to;
+        if from < to {
+            self.subscriptions.values_mut().for_each(|own| own.settled.insert_run(from..to));
+            self.messages.void.insert_run(from..to);
+            self.messages.admitted_to = to;
+        }
+    }
+
     fn make_run_ready(&mut self, run: Range<Offset>) {
         for own in self.subscriptions.values_mut() {
             // A subscription may begin later than what is admitted now.
@@ -379,6 +387,7 @@ impl Deliveries {
             self.dedup.insert(key.clone(), Seen { offset, until: *until });
         }
         if special.verdict != Verdict::Deliver {
+            self.messages.void.insert(offset);
             self.subscriptions.values_mut().for_each(|own| {
                 own.settled.insert(offset);
             });
@@ -455,6 +464,7 @@ impl Deliveries {
         }
         self.forget_settled(self.messages.start..start);
         self.messages.start = start;
+        self.messages.void.remove_run(Offset::ZERO..start);
         let ages = &mut self.messages.ages;
         while ages.get(1).is_some_and(|(next, _)| *next <= start) {
             ages.pop_front();
@@ -488,26 +498,28 @@ impl Deliveries {
     fn subscribe(&mut self, number: u32, name: &Arc<str>, from: Offset) {
         self.next_subscription = self.next_subscription.max(number + 1);
         let mut own = Subscription::new(Arc::clone(name), from.max(self.messages.start));
-        let mut delayed: Vec<Offset> = self.messages.delays.iter().map(|(_, at)| at).collect();
-        delayed.sort_unstable();
-        let mut plain = own.settled.start();
-        for offset in own.settled.start().0..self.messages.admitted_to.0 {
-            let offset = Offset(offset);
-            let group = self.messages.group(offset);
-            let is_delayed = delayed.binary_search(&offset).is_ok();
-            let is_plain = group.is_none() && !is_delayed;
-            if is_plain && !self.messages.priorities.contains_key(&offset) {
-                continue;
-            }
-            own.make_run_ready(plain..offset);
-            plain = offset.next();
-            match group {
-                Some(group) => own.enter(group, offset, &self.messages),
-                None if is_plain => own.make_ready(offset, &self.messages),
-                None => {}
+        let messages = &self.messages;
+        let all = own.settled.start()..messages.admitted_to;
+        own.make_run_ready(all.clone());
+        // Everything that is not plain is taken out again, and put where it belongs.
+        for run in messages.void.runs().filter(|run| all.start < run.end) {
+            own.settled.insert_run(run.clone());
+            own.take_run(run);
+        }
+        let delayed: BTreeSet<Offset> = messages.delays.iter().map(|(_, at)| at).collect();
+        let grouped = messages.group_of.range(all.clone()).map(|(at, _)| at);
+        let special = grouped.chain(messages.priorities.range(all.clone()).map(|(at, _)| *at));
+        let special: BTreeSet<Offset> =
+            special.chain(delayed.range(all.clone()).copied()).collect();
+        for offset in special {
+            own.take_run(offset..offset.next());
+            match messages.group(offset) {
+                _ if messages.void.contains(offset) => {}
+                Some(group) => own.enter(group, offset, messages),
+                None if delayed.contains(&offset) => {}
+                None => own.make_ready(offset, messages),
             }
         }
-        own.make_run_ready(plain..self.messages.admitted_to);
         self.subscriptions.insert(number, own);
     }
 

@@ -123,6 +123,13 @@ pub enum Record {
         /// First record that is there.
         start: Offset,
     },
+    /// There is no message before `to` that has not been admitted.
+    Skipped {
+        /// When.
+        at: QueueTime,
+        /// The first offset at which there may be one.
+        to: Offset,
+    },
     /// Somebody begins to lead whose records end at `end`: whatever was said of later ones is void.
     Resumed {
         /// When.
@@ -333,6 +340,7 @@ mod kind {
     pub(super) const UNSUBSCRIBED: u8 = 12;
     pub(super) const TICKED: u8 = 13;
     pub(super) const SNAPSHOT: u8 = 14;
+    pub(super) const SKIPPED: u8 = 15;
 }
 
 impl Record {
@@ -348,6 +356,7 @@ impl Record {
             | Record::Purged { at, .. }
             | Record::Aged { at, .. }
             | Record::Trimmed { at, .. }
+            | Record::Skipped { at, .. }
             | Record::Resumed { at, .. }
             | Record::Subscribed { at, .. }
             | Record::Unsubscribed { at, .. }
@@ -371,6 +380,7 @@ impl Record {
             Record::Purged { .. } => Some(kind::PURGED),
             Record::Aged { .. } => Some(kind::AGED),
             Record::Trimmed { .. } => Some(kind::TRIMMED),
+            Record::Skipped { .. } => Some(kind::SKIPPED),
             Record::Resumed { .. } => Some(kind::RESUMED),
             Record::Subscribed { .. } => Some(kind::SUBSCRIBED),
             Record::Unsubscribed { .. } => Some(kind::UNSUBSCRIBED),
@@ -445,6 +455,7 @@ impl Record {
             }
             Record::Aged { to: offset, .. }
             | Record::Trimmed { start: offset, .. }
+            | Record::Skipped { to: offset, .. }
             | Record::Resumed { end: offset, .. } => put_i64(out, offset.0),
             Record::Subscribed { number, name, from, .. } => {
                 put_u64(out, u64::from(*number));
@@ -643,6 +654,7 @@ impl FoldRecord for Record {
             },
             kind::AGED => Record::Aged { at: reader.time()?, to: reader.offset()? },
             kind::TRIMMED => Record::Trimmed { at: reader.time()?, start: reader.offset()? },
+            kind::SKIPPED => Record::Skipped { at: reader.time()?, to: reader.offset()? },
             kind::RESUMED => Record::Resumed { at: reader.time()?, end: reader.offset()? },
             kind::SUBSCRIBED => Record::Subscribed {
                 at: reader.time()?,
@@ -654,11 +666,15 @@ impl FoldRecord for Record {
                 Record::Unsubscribed { at: reader.time()?, number: reader.u32()? }
             }
             kind::TICKED => Record::Ticked { at: reader.time()? },
-            kind::SNAPSHOT => Record::Snapshot {
-                part: reader.u32()?,
-                is_last: reader.flag()?,
-                bytes: reader.blob()?,
-            },
+            kind::SNAPSHOT => {
+                let (part, is_last) = (reader.u32()?, reader.flag()?);
+                let bytes = reader.blob()?;
+                // Who folds it cannot refuse it.
+                if part == 0 && bytes.first() != Some(&crate::snapshot::VERSION) {
+                    return Err(Reader::error("the snapshot is of another version"));
+                }
+                Record::Snapshot { part, is_last, bytes }
+            }
             _ => return Err(Reader::error("it is of a kind that this version does not know")),
         };
         if !reader.is_empty() {

@@ -144,6 +144,12 @@ pub enum Request {
         /// Those that are not plain: each with its distance to the first one, in order.
         facts: Vec<(u32, Facts)>,
     },
+    /// There is no message before this offset that has not been admitted: records are gone, or are none
+    /// that anybody sent.
+    Skip {
+        /// The first offset at which there may be one.
+        to: Offset,
+    },
     /// Somebody wants messages.
     Receive(Receive),
     /// A receiver waits no more.

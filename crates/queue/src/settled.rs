@@ -114,6 +114,11 @@ impl SettledSet {
 
     /// Settles a run.
     pub fn insert_run(&mut self, run: Range<Offset>) {
+        if run.start.0 <= self.start && self.pages.is_empty() {
+            // However long it is.
+            self.start = self.start.max(run.end.0);
+            return;
+        }
         let mut at = run.start.0.max(self.start);
         while at < run.end.0 {
             let number = at / PAGE;

@@ -18,7 +18,7 @@ use crate::time::QueueTime;
 const PART_BYTES: usize = 64 << 10;
 
 /// How the bytes of a snapshot are to be read.
-const VERSION: u8 = 0;
+pub(crate) const VERSION: u8 = 0;
 
 /// Parts of a snapshot that is being read.
 #[derive(Debug, Clone, Default)]
@@ -124,6 +124,7 @@ fn put_messages(out: &mut Vec<u8>, messages: &Messages) {
         put_i64(out, first.0);
         put_u64(out, at.0);
     }
+    put_runs(out, messages.void.runs());
     let everything = Offset(0)..Offset(i64::MAX);
     let groups = messages.group_of.range(everything);
     put_u64(out, messages.group_of.range(Offset(0)..Offset(i64::MAX)).count() as u64);
@@ -159,6 +160,7 @@ fn messages(reader: &mut Reader<'_>) -> Result<Messages, FoldError> {
     for _ in 0..reader.count()? {
         messages.ages.push_back((reader.offset()?, reader.time()?));
     }
+    runs(reader)?.into_iter().for_each(|run| messages.void.insert_run(run));
     for _ in 0..reader.count()? {
         let offset = reader.offset()?;
         let number = messages.names.hold(&reader.blob()?);

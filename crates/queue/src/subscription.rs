@@ -211,6 +211,14 @@ impl Subscription {
         }
     }
 
+    /// Messages that were taken for plain ones wait to be received no more.
+    pub(crate) fn take_run(&mut self, run: std::ops::Range<Offset>) {
+        self.ready.retain(|_, ready| {
+            ready.remove_run(run.clone());
+            !ready.is_empty()
+        });
+    }
+
     /// A message stands in its group from now on, whether or not it may be delivered yet.
     pub(crate) fn enter(&mut self, group: GroupNumber, offset: Offset, known: &impl Known) {
         let (live, groups) = (&self.live, &mut self.groups);
@@ -395,10 +403,7 @@ impl Subscription {
         live.into_iter().for_each(|offset| self.settle(offset, known));
         for run in runs {
             self.settled.insert_run(run.clone());
-            self.ready.retain(|_, ready| {
-                ready.remove_run(run.clone());
-                !ready.is_empty()
-            });
+            self.take_run(run);
         }
         let left: Vec<Offset> = self.settled.unsettled(self.settled.start()..end).collect();
         left.into_iter().for_each(|offset| self.settle(offset, known));
@@ -468,10 +473,7 @@ impl Subscription {
             self.live.remove(offset);
         }
         self.moving.split_off(&end);
-        self.ready.retain(|_, ready| {
-            ready.remove_run(everything.clone());
-            !ready.is_empty()
-        });
+        self.take_run(everything);
         let in_groups: Vec<(GroupNumber, Offset)> =
             self.groups.iter().filter(|(_, offset)| end <= *offset).collect();
         for (group, offset) in in_groups {

@@ -168,8 +168,10 @@ impl Drop for Waiting {
         let (node, id, subscription) = (Arc::clone(&self.node), self.id, self.subscription);
         let stop = Request::StopWaiting { waiter: wait.token() };
         let _ = node.driver().ask_deliveries(id, NOBODY, stop);
+        // A runtime that ends drops its tasks where nothing can be spawned any more.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         // Ends by itself: an answer that was on its way comes soon, or never.
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             let answer = tokio::time::timeout(UNCLAIMED_WAIT, wait.answer()).await;
             let Ok(Some(Delivery::Deliveries(Reply::Received { messages, .. }))) = answer else {
                 return;

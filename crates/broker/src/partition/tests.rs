@@ -82,6 +82,28 @@ fn a_change_of_role_keeps_the_lines_and_ends_the_waits() {
 }
 
 #[test]
+fn a_leader_that_stays_keeps_who_waits_for_its_log() {
+    let mut partition = partition();
+    let mut out = Vec::new();
+    let header = batch(&partition, LeaderEpoch(0));
+    partition.appended(now(), &header, &mut out);
+    assert!(!partition.watch(Token(1), Condition::HighWatermark(Offset(1))));
+    // A replica has been taken away: the same broker leads on, in a new epoch.
+    let lead = Lead {
+        leader_epoch: LeaderEpoch(1),
+        partition_epoch: 1,
+        begun_at: now().time,
+        replicas: vec![ME],
+        in_sync: BTreeSet::from([ME]),
+        min_insync_replicas: 1,
+    };
+    partition.lead(lead, State::None, &mut out);
+    assert!(out.is_empty(), "{out:?}");
+    partition.synced(now(), Offset(1), &mut out);
+    assert!(matches!(out[..], [Output::Wake(Token(1), Outcome::Reached)]), "{out:?}");
+}
+
+#[test]
 fn who_waits_hears_when_leadership_ends() {
     let mut partition = partition();
     assert!(partition.watch(Token(1), Condition::HighWatermark(Offset(0))));

@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use towpath_driver::FetchRefusal;
 use towpath_model::{Offset, TopicPartition};
 use towpath_queue::{
-    Attempt, DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, Departure, FIRST_ID,
-    Identity, MOVED_FROM, Reply, Request, identity_header,
+    Attempt, DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, DeadReason,
+    Departure, FIRST_ID, Identity, MOVED_FROM, Reply, Request, identity_header,
 };
 use towpath_server::{NotRead, StoredMessage};
 
@@ -83,15 +83,8 @@ async fn carry_to(
             return;
         }
     };
-    let read = app.node.read_messages(id, &offsets(), CARRIED_BYTES_MAX).await;
-    let (stored, unreadable) = match read {
-        Ok(stored) => (stored, None),
-        // What nobody can read any more goes as far as is known what it was.
-        Err(NotRead::Fetch(FetchRefusal::Corrupt(error))) => (BTreeMap::new(), Some(error)),
-        Err(_) => return,
-    };
-    let (mut records, mut carried, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-    for departure in &departures {
+    let (mut records, mut carried) = (Vec::new(), Vec::new());
+    for (departure, message) in messages(app, id, &departures).await {
         let identity = Identity {
             topic: id.topic,
             partition: id.partition,
@@ -99,21 +92,8 @@ async fn carry_to(
             subscription,
             attempt: departure.way.attempt,
         };
-        match (stored.get(&departure.offset), &unreadable) {
-            (Some(message), _) => {
-                records.push(record(message, departure, &identity, source.as_str()));
-                carried.push(departure.offset);
-            }
-            (None, Some(error)) => {
-                let mut lost = record(&nothing(), departure, &identity, source.as_str());
-                lost.headers.push((DEAD_NOTE.to_vec(), Some(error.clone().into_bytes())));
-                records.push(lost);
-                carried.push(departure.offset);
-            }
-            // Deleted meanwhile; or more bytes than are carried at once, where others were read.
-            (None, None) if stored.is_empty() => gone.push(departure.offset),
-            (None, None) => {}
-        }
+        records.push(record(&message, departure, &identity, source.as_str()));
+        carried.push(departure.offset);
     }
     let results = send_records(app, &queue, records).await;
     let there = carried.into_iter().zip(results).filter_map(|(at, result)| match result {
@@ -124,10 +104,50 @@ async fn carry_to(
             None
         }
     });
-    let offsets: Vec<Offset> = there.chain(gone).collect();
+    let offsets: Vec<Offset> = there.collect();
     if !offsets.is_empty() {
         let _ = app.node.ask_deliveries(id, Request::Moved { subscription, offsets }).await;
     }
+}
+
+/// The messages that can be carried now; the others are looked for again later.
+async fn messages<'d>(
+    app: &App,
+    id: TopicPartition,
+    departures: &'d [Departure],
+) -> Vec<(&'d Departure, StoredMessage)> {
+    let offsets: Vec<Offset> = departures.iter().map(|departure| departure.offset).collect();
+    match app.node.read_messages(id, &offsets, CARRIED_BYTES_MAX).await {
+        Ok(mut stored) => {
+            let found =
+                |departure: &'d Departure| Some((departure, stored.remove(&departure.offset)?));
+            return departures.iter().filter_map(found).collect();
+        }
+        Err(NotRead::Fetch(FetchRefusal::Corrupt(_))) => {}
+        Err(_) => return Vec::new(),
+    }
+    // One that cannot be read keeps no other from it.
+    let mut found = Vec::new();
+    for departure in departures {
+        let one = app.node.read_messages(id, &[departure.offset], CARRIED_BYTES_MAX).await;
+        match one {
+            Ok(mut stored) => {
+                found.extend(stored.remove(&departure.offset).map(|message| (departure, message)));
+            }
+            // That is why it goes: what was sent is not known, only that it was.
+            Err(NotRead::Fetch(FetchRefusal::Corrupt(_)))
+                if departure.way.reason == DeadReason::Undecodable =>
+            {
+                found.push((departure, nothing()));
+            }
+            // It could be read when it was admitted: the disk has damaged it, and others may have it.
+            Err(NotRead::Fetch(FetchRefusal::Corrupt(_))) => {
+                app.node.driver().doubt(id, departure.offset);
+            }
+            Err(_) => {}
+        }
+    }
+    found
 }
 
 fn nothing() -> StoredMessage {

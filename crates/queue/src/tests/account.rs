@@ -100,6 +100,10 @@ impl Account {
             Record::Purged { subscription: 0, end, .. } | Record::Trimmed { start: end, .. } => {
                 self.messages.range_mut(..*end).for_each(|(_, story)| story.settled = true);
             }
+            Record::Skipped { to, .. } => {
+                let after = self.messages.keys().next_back();
+                assert!(after.is_none_or(|last| last < to), "messages are passed over");
+            }
             Record::Resumed { end, .. } => {
                 self.messages.split_off(end);
             }

@@ -22,6 +22,7 @@ enum Step {
     FailOver { loses: i64 },
     Restart,
     Snapshot,
+    Skip { by: i64 },
 }
 
 #[derive(Debug, Clone)]
@@ -71,6 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop_oneof![3 => Just(0_i64), 1 => 1_i64..5].prop_map(|loses| Step::FailOver { loses }),
         1 => Just(Step::Restart),
         1 => Just(Step::Snapshot),
+        1 => (1_i64..9).prop_map(|by| Step::Skip { by }),
     ]
 }
 
@@ -174,6 +176,10 @@ impl Run {
             }
             Step::Restart => self.bench.restart(SECOND),
             Step::Snapshot => self.bench.snapshot(),
+            Step::Skip { by } => {
+                self.bench.records_end = self.bench.records_end + by;
+                self.bench.ask(Request::Skip { to: self.bench.records_end });
+            }
         }
         for (_, reply) in std::mem::take(&mut self.bench.replies) {
             self.keep(&reply);

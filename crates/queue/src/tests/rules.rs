@@ -509,6 +509,38 @@ fn subscriptions_do_not_see_each_other() {
 }
 
 #[test]
+fn a_subscription_that_begins_late_gets_what_is_a_message_where_it_belongs() {
+    let control = Facts { is_control: true, ..Facts::default() };
+    let late = Facts { delay: Some(Delay::For(MINUTE)), ..Facts::default() };
+    let high = Facts { priority: Some(9), ..Facts::default() };
+    let subscribe = Request::Subscribe { name: Arc::from("audit"), from_start: true };
+    let received = |bench: &mut Bench| {
+        let asked = Receive { subscription: 1, ..receive(10, SECOND) };
+        match bench.ask(Request::Receive(asked)) {
+            Some(Reply::Received { messages, .. }) => {
+                messages.iter().map(|message| message.receipt.offset.0).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut bench = Bench::new(standard());
+    bench.send_with(vec![with_id("x"), with_id("x"), control, late, high, Facts::default()]);
+    bench.ask(Request::Skip { to: Offset(9) });
+    bench.records_end = Offset(9);
+    bench.snapshot();
+    bench.restart(Duration::ZERO);
+    assert_eq!(bench.ask(subscribe.clone()), Some(Reply::Subscribed(1)));
+    assert_eq!(received(&mut bench), [4, 0, 5]);
+    bench.wait(MINUTE);
+    assert_eq!(received(&mut bench), [4, 0, 3, 5]);
+
+    let mut bench = Bench::new(fifo());
+    bench.send_with(vec![in_group("a"), in_group("b"), in_group("a")]);
+    bench.ask(subscribe);
+    assert_eq!(received(&mut bench), [0, 2, 1]);
+}
+
+#[test]
 fn what_was_lost_with_its_records_was_never_there() {
     let mut bench = Bench::new(fifo());
     bench.send_with(vec![in_group("a"); 3]);
@@ -537,6 +569,26 @@ fn what_cannot_be_decoded_is_a_dead_letter_and_control_records_are_no_messages()
     let mut bench = Bench::new(standard());
     bench.send_with(facts());
     assert_eq!(bench.received(10), [2]);
+}
+
+#[test]
+fn where_there_are_no_records_there_are_no_messages() {
+    let mut bench = Bench::new(standard());
+    // A topic of many records, of which almost all are gone, becomes a queue.
+    let to = Offset(5_000_000_000);
+    let admitted_to = Some(Reply::Admitted { admitted_to: to });
+    assert_eq!(bench.ask(Request::Skip { to }), admitted_to);
+    bench.records_end = to;
+    bench.send(2);
+    let held = bench.receive(1, MINUTE);
+    bench.ask(Request::Skip { to: to + 10 });
+    assert_eq!(bench.ask(Request::Skip { to }), Some(Reply::Admitted { admitted_to: to + 10 }));
+    bench.records_end = to + 10;
+    bench.send(1);
+    bench.delete(&held);
+    bench.restart(SECOND);
+    assert_eq!(bench.received(9), [to.0 + 1, to.0 + 10]);
+    assert!(bench.leader.to_bytes().len() < 200);
 }
 
 #[test]

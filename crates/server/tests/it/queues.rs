@@ -9,6 +9,7 @@ use towpath_protocol::ErrorCode;
 use towpath_queue::{Delivery, Receipt, ReceiptOutcome, Receive, Reply, Request, Stats};
 
 use crate::broker::{Broker, Options};
+use crate::topics::delete_records;
 use crate::wire::{Wire, batch};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -194,4 +195,18 @@ fn who_hangs_up_holds_nothing() {
     wire.produce("jobs", &batch(&["a"]));
     let all = queue.receive(10, SECOND);
     assert_eq!(all[0].receives, 1);
+}
+
+#[test]
+fn what_was_deleted_before_a_topic_became_a_queue_is_passed_over() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("jobs", 1, &[]);
+    wire.produce("jobs", &batch(&["a"]));
+    wire.produce("jobs", &batch(&["b"]));
+    assert_eq!(delete_records(&mut wire, "jobs", 1), (ErrorCode::None, 1));
+    assert_eq!(wire.alter("jobs", "queue.enable", Some("true")), ErrorCode::None);
+    let queue = Queue::open(&broker);
+    let all = queue.receive(10, SECOND);
+    assert_eq!(queue.values(&all), ["b"]);
 }

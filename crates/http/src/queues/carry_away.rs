@@ -199,5 +199,6 @@ fn record(
 fn attempt_text(attempt: &Attempt) -> String {
     let held = (attempt.returned_at - attempt.received_at).as_millis();
     let said = attempt.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
-    format!("{} held it for {held} ms, {}{said}", attempt.holder, attempt.why.name())
+    let holder = if attempt.holder.is_empty() { "a receiver" } else { &attempt.holder };
+    format!("{holder} held it for {held} ms, {}{said}", attempt.why.name())
 }

@@ -50,6 +50,8 @@ pub fn effect(record: &Record) -> Effect {
         | Record::BrokerEpoch(_)
         | Record::Retired { .. }
         | Record::AcceptedLoss(_)
+        | Record::Task(_)
+        | Record::TaskRemoved { .. }
         | Record::Soft(_)
         | Record::ProducerIdBlock { .. }
         | Record::ProducerIdTaken(_) => Effect::None,

@@ -16,6 +16,7 @@ use crate::format_level::FIRST_FORMAT_LEVEL;
 use crate::place::{Load, Placeable};
 use crate::record::{ConfiguredResource, Overrides, Record};
 use crate::refusal::Refusal;
+use crate::task::Task;
 use crate::topic::{PartitionState, Topic};
 
 /// What the cluster has decided so far.
@@ -45,6 +46,8 @@ pub struct Image {
     pub(crate) past_broker_epoch: i64,
     /// What operators have given up. Outlives topics: it is there to be looked up.
     pub(crate) accepted_losses: AcceptedLosses,
+    /// Those that are over too, as long as they are kept.
+    pub(crate) tasks: BTreeMap<Uuid, Task>,
     cluster_id: Option<String>,
     /// Data directories of brokers that were removed.
     retired: BTreeSet<(BrokerId, Uuid)>,
@@ -81,6 +84,7 @@ impl Image {
             reassigning: BTreeSet::new(),
             past_broker_epoch: 0,
             accepted_losses: AcceptedLosses::new(),
+            tasks: BTreeMap::new(),
             cluster_id: None,
             retired: BTreeSet::new(),
             broker_overrides: BTreeMap::new(),
@@ -129,6 +133,12 @@ impl Image {
             }
             Record::AcceptedLoss(loss) => {
                 self.accepted_losses.insert((loss.partition, loss.leader_epoch), loss.clone());
+            }
+            Record::Task(task) => {
+                self.tasks.insert(task.id, Task::clone(task));
+            }
+            Record::TaskRemoved { id } => {
+                self.tasks.remove(id);
             }
             Record::BrokerEpoch(epoch) => {
                 self.past_broker_epoch = self.past_broker_epoch.max(*epoch);

@@ -14,6 +14,7 @@
 mod accept_loss;
 mod alter_configs;
 mod alter_partitions;
+mod alter_tasks;
 mod balance;
 mod broker;
 mod cluster;
@@ -41,6 +42,7 @@ mod session;
 mod settle;
 mod snapshot;
 mod survey;
+mod task;
 mod throttle;
 mod topic;
 mod upkeep;
@@ -68,5 +70,9 @@ pub use request::{
 };
 pub use session::{Session, Soft};
 pub use survey::{BrokerState, Stuck, Survey};
+pub use task::{
+    FILTER_BYTES_MAX, IN_HAND_MAX, NewTask, REDRIVES_MAX_USUAL, TASKS_ACTIVE_MAX, TASKS_KEPT, Task,
+    TaskFailure, TaskKind, TaskOrder, TaskProgress, TaskQueue, TaskReport, TaskState,
+};
 pub use throttle::Throttled;
 pub use topic::{PartitionState, Topic};

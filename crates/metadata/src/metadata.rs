@@ -110,7 +110,12 @@ impl StateMachine for Metadata {
             Request::DrainBroker { broker, drained } => self.drain_broker(broker, drained),
             Request::RemoveBroker(broker) => self.remove_broker(broker),
             Request::NameCluster(id) => self.name_cluster(id),
+            Request::StartTask(asked) => image.start_task(now, asked),
+            Request::OrderTask { id, order, by } => image.order_task(now, id, order, by),
+            Request::TakeTask { id, run } => image.take_task(id, run),
+            Request::ReportTask(report) => image.report_task(now, report),
         };
+        records.extend(image.tasks_ended_by(now, &records));
         // Elections may be allowed that were not.
         let is_config = |record: &Record| matches!(record, Record::Config { .. });
         if !self.is_alone() && !self.unsettled && records.iter().any(is_config) {

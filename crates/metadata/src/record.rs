@@ -21,6 +21,13 @@
 //! 12                                    last broker epoch of those that were unregistered i64
 //! 15 topic id [16] partition u32        topic text, leader i32, lost from i64, resumed at i64, when (ms since
 //!    leader epoch i32                   1970) i64, by text: a loss that an operator accepted
+//! 16 task id [16]                       kind u8 (0 redrive, 1 drop), source (topic id [16], name text), list of destinations (as the
+//!                                       source; none: where each message came from), filter text, most messages i64, messages per
+//!                                       second i64 (−1 no bound), most redrives i64, by text, started i64 (ms since 1970), state u8
+//!                                       (0 running, 1 paused, 2 cancelled, 3 done, 4 failed), why u8 (of 4: 0 source, 1 destination
+//!                                       deleted, 2 cannot be read), changed i64 (ms since 1970), by text, run i64, counts of
+//!                                       messages to look at, looked at, moved, passed over, guarded, stranded (six i64), list of
+//!                                       ends by partition i64, goes on at partition i32 offset i64, list of offsets in hand i64
 //! ```
 //!
 //! Reserved: keys 7 users, 8 access rules, 9 quotas, 10 queues; 4 32 configuration of groups. A flag
@@ -29,6 +36,7 @@
 //! it, so a newer format level comes before such a record.
 
 mod bytes;
+mod task;
 
 use std::collections::BTreeMap;
 
@@ -40,8 +48,10 @@ use towpath_model::{
 use crate::accept_loss::AcceptedLoss;
 use crate::broker::{Address, Broker, Role};
 use crate::session::Soft;
+use crate::task::Task;
 use crate::topic::PartitionState;
 use bytes::{Reader, Writer};
+use task::{read_task, write_task};
 
 /// Values of properties, by name.
 pub type Overrides = BTreeMap<String, String>;
@@ -111,6 +121,13 @@ pub enum Record {
     },
     /// An operator has given up records of a partition. Stays, whatever becomes of the topic.
     AcceptedLoss(AcceptedLoss),
+    /// A task is there, or has changed.
+    Task(Box<Task>),
+    /// A task is not kept any more.
+    TaskRemoved {
+        /// Which one.
+        id: Uuid,
+    },
     /// Broker epochs up to this one have been given out.
     BrokerEpoch(i64),
     /// The cluster has a name; the first one stays.
@@ -138,6 +155,7 @@ const CLUSTER_ID: u8 = 11;
 const BROKER_EPOCH: u8 = 12;
 const RETIRED: u8 = 14;
 const ACCEPTED_LOSS: u8 = 15;
+const TASK: u8 = 16;
 
 const CONFIG_OF_TOPIC: u8 = 2;
 const CONFIG_OF_BROKER: u8 = 4;
@@ -180,6 +198,7 @@ impl FoldRecord for Record {
             CLUSTER_ID => Record::ClusterId(versioned(value)?.whole(Reader::text)?),
             RETIRED => retired(&mut key, value)?,
             ACCEPTED_LOSS => accepted_loss(&mut key, value)?,
+            TASK => task(key.whole(Reader::uuid)?, value)?,
             BROKER_EPOCH => Record::BrokerEpoch(versioned(value)?.whole(Reader::i64)?),
             _ => return Ok(None),
         };
@@ -210,6 +229,8 @@ impl Record {
                 let TopicPartition { topic, partition } = *partition;
                 key.u8(ACCEPTED_LOSS).uuid(topic).i32(partition.0).i32(leader_epoch.0)
             }
+            Record::Task(task) => key.u8(TASK).uuid(task.id),
+            Record::TaskRemoved { id } => key.u8(TASK).uuid(*id),
             Record::Retired { broker, directory } => key.u8(RETIRED).i32(broker.0).uuid(*directory),
             Record::ClusterId(_) => key.u8(CLUSTER_ID),
             Record::ProducerIdBlock { .. } | Record::ProducerIdTaken(_) => key.u8(PRODUCER_IDS),
@@ -235,6 +256,7 @@ impl Record {
             Record::Broker(broker) => write_broker(&mut value, broker),
             Record::BrokerEpoch(epoch) => value.i64(*epoch),
             Record::Retired { .. } => &mut value,
+            Record::Task(task) => write_task(&mut value, task),
             Record::AcceptedLoss(loss) => value
                 .text(loss.topic.as_str())
                 .i32(loss.leader.0)
@@ -247,6 +269,7 @@ impl Record {
             Record::TopicRemoved { .. }
             | Record::PartitionRemoved { .. }
             | Record::BrokerRemoved { .. }
+            | Record::TaskRemoved { .. }
             | Record::ProducerIdTaken(_)
             | Record::Soft(_) => return None,
         };
@@ -338,6 +361,14 @@ fn accepted_loss(key: &mut Reader<'_>, value: Option<&[u8]>) -> Result<Record, F
         })
     })?;
     Ok(Record::AcceptedLoss(loss))
+}
+
+fn task(id: Uuid, value: Option<&[u8]>) -> Result<Record, FoldError> {
+    if value.is_none() {
+        return Ok(Record::TaskRemoved { id });
+    }
+    let task = versioned(value)?.whole(|reader| read_task(id, reader))?;
+    Ok(Record::Task(Box::new(task)))
 }
 
 fn topic(id: TopicId, value: Option<&[u8]>) -> Result<Record, FoldError> {

@@ -445,6 +445,61 @@ pub enum Refusal {
         /// The level in force.
         current: u16,
     },
+    /// No queue of this name.
+    #[error("queue {0:?} does not exist")]
+    UnknownQueue(String),
+    /// A topic that is not worked as a queue.
+    #[error("topic {0:?} is not worked as a queue")]
+    NotAQueue(String),
+    /// No task of this id, or one that is not kept any more.
+    #[error("there is no task {0}")]
+    UnknownTask(Uuid),
+    /// Another task takes from the same queue.
+    #[error(
+        "task {task} takes from queue {queue:?} already, and only one may: cancel it, or wait until it is over"
+    )]
+    TaskActive {
+        /// The queue.
+        queue: String,
+        /// The other task.
+        task: Uuid,
+    },
+    /// The messages would go round.
+    #[error(
+        "messages would go in a circle: task {task} brings those of the destination to the source"
+    )]
+    TaskCircle {
+        /// The other task.
+        task: Uuid,
+    },
+    /// A queue's messages cannot go to itself.
+    #[error("queue {0:?} is the source and the destination")]
+    TaskToItself(String),
+    /// As many tasks as there may be.
+    #[error("{0} tasks are active, more there may not be")]
+    TooManyTasks(usize),
+    /// The task has ended.
+    #[error("task {task} is {state}")]
+    TaskOver {
+        /// Which one.
+        task: Uuid,
+        /// How it stands.
+        state: String,
+    },
+    /// Another broker works on the task by now.
+    #[error("task {task} is in run {run}: another broker works on it")]
+    TaskTaken {
+        /// Which one.
+        task: Uuid,
+        /// The run that it is in.
+        run: u32,
+    },
+    /// The random id drawn for it belongs to another task.
+    #[error("the id drawn for the task is taken; try again")]
+    TaskIdTaken,
+    /// What is asked makes no sense.
+    #[error("the task does not say who wants it, in up to 249 bytes, or its filter is too long")]
+    InvalidTask,
     /// A topic that cannot be worked as a queue, or that is one.
     #[error("Invalid value for configuration queue.enable: {0}")]
     Queue(QueueRefusal),
@@ -460,6 +515,7 @@ impl Refusal {
             R::InvalidTopicName(_) | R::Collision { .. } => K::InvalidTopic,
             R::TopicExists(_) => K::TopicExists,
             R::UnknownTopic | R::UnknownTopicToConfigure(_) => K::UnknownTopic,
+            R::UnknownQueue(_) => K::UnknownTopic,
             R::UnknownTopicId => K::UnknownTopicId,
             R::TopicDeletionDisabled => K::TopicDeletionDisabled,
             R::NoPartitions | R::FewerPartitions { .. } | R::SamePartitions(_) => {
@@ -480,6 +536,7 @@ impl Refusal {
             | R::TooManyMorePartitionsPerRequest
             | R::TooManyPartitionsPerTopic { .. }
             | R::TooManyPartitions { .. }
+            | R::TooManyTasks(_)
             | R::TooManyTopics(_) => K::PolicyViolation,
             R::UnknownTopicConfig(_)
             | R::UnknownGroupConfig(_)
@@ -531,6 +588,15 @@ impl Refusal {
             | R::BrokerRetired(_)
             | R::UnknownDirectory(_)
             | R::InvalidLoss
+            | R::NotAQueue(_)
+            | R::UnknownTask(_)
+            | R::TaskActive { .. }
+            | R::TaskCircle { .. }
+            | R::TaskToItself(_)
+            | R::TaskOver { .. }
+            | R::TaskTaken { .. }
+            | R::TaskIdTaken
+            | R::InvalidTask
             | R::InvalidClusterId => K::InvalidRequest,
         }
     }

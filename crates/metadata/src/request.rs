@@ -12,6 +12,7 @@ use crate::cluster::{
 };
 use crate::configs::ConfigEntry;
 use crate::refusal::Refusal;
+use crate::task::{NewTask, Task, TaskOrder, TaskReport};
 
 /// Outcomes by partition of a [`Request::DoubtReplicas`].
 pub type DoubtedReplicas = Vec<(TopicPartition, Result<(), Refusal>)>;
@@ -110,6 +111,26 @@ pub enum Request {
     RemoveBroker(BrokerId),
     /// An operator accepts that records of a partition are lost.
     AcceptLoss(LossAcceptance),
+    /// Somebody wants long work done on a queue.
+    StartTask(NewTask),
+    /// Somebody orders something of a task.
+    OrderTask {
+        /// Of which one.
+        id: Uuid,
+        /// What.
+        order: TaskOrder,
+        /// Who, for people.
+        by: String,
+    },
+    /// A broker is to work on a task from now on.
+    TakeTask {
+        /// Which one.
+        id: Uuid,
+        /// The run that it saw; another one since then, and somebody else has it.
+        run: u32,
+    },
+    /// A broker says how far a task is.
+    ReportTask(TaskReport),
 }
 
 /// The answer to a [`Request`] of the same name, entries in the order of the request; where it
@@ -155,6 +176,8 @@ pub enum Reply {
     RemovedBroker(Result<(), Refusal>),
     /// To [`Request::AcceptLoss`].
     AcceptedLoss(Result<AcceptedLoss, Refusal>),
+    /// To [`Request::StartTask`] and whatever else is asked of a task: how it stands now.
+    Task(Result<Box<Task>, Refusal>),
 }
 
 /// Property names and values as a client wrote them, unchecked.

@@ -14,6 +14,7 @@ impl Image {
         let retired =
             self.retired().map(|(broker, directory)| Record::Retired { broker, directory });
         let losses = self.accepted_losses().cloned().map(Record::AcceptedLoss);
+        let tasks = self.tasks().map(|task| Record::Task(Box::new(task.clone())));
         let brokers = self.brokers().map(|broker| Record::Broker(broker.clone()));
         let configs = self.broker_overrides.iter().map(|(broker, overrides)| Record::Config {
             resource: ConfiguredResource::Broker(*broker),
@@ -45,5 +46,6 @@ impl Image {
             .chain(brokers)
             .chain(configs)
             .chain(topics)
+            .chain(tasks)
     }
 }

@@ -192,6 +192,28 @@ fn metadata_seeds() -> Vec<Vec<u8>> {
         at: Timestamp(7),
         by: "an operator".to_owned(),
     };
+    let queue = metadata::TaskQueue { id, name: name.clone() };
+    let task = metadata::Task {
+        id,
+        kind: metadata::TaskKind::Redrive,
+        source: queue.clone(),
+        destination: Some(queue),
+        filter: "{}".to_owned(),
+        messages_max: Some(10),
+        rate: None,
+        redrives_max: 3,
+        by: "an operator".to_owned(),
+        started_at: Timestamp(7),
+        state: metadata::TaskState::Failed(metadata::TaskFailure::SourceDeleted),
+        changed_at: Timestamp(8),
+        changed_by: String::new(),
+        run: 1,
+        progress: metadata::TaskProgress {
+            ends: vec![Offset(9)],
+            in_hand: vec![Offset(5)],
+            ..metadata::TaskProgress::default()
+        },
+    };
     inputs([
         Record::FormatLevel(1),
         Record::Topic { id, name, internal: false, grows: true },
@@ -204,6 +226,8 @@ fn metadata_seeds() -> Vec<Vec<u8>> {
         Record::BrokerRemoved { id: BrokerId(1) },
         Record::Retired { broker: BrokerId(1), directory: id },
         Record::AcceptedLoss(loss),
+        Record::Task(Box::new(task)),
+        Record::TaskRemoved { id },
         Record::BrokerEpoch(3),
         Record::ClusterId("c".to_owned()),
         Record::ProducerIdBlock { end: 1000 },

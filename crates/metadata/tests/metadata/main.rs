@@ -16,5 +16,6 @@ mod losing;
 mod operating;
 mod reassigning;
 mod records;
+mod tasks;
 mod travel;
 mod upkeep;

@@ -84,14 +84,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     }
 
     /// Partitions of queues that are led here and have messages on their way to another queue, each with the
-    /// number of the subscription that gives them up.
-    pub fn queues_with_moves(&self) -> Vec<(TopicPartition, u32)> {
+    /// number of the subscription that gives them up, and where they go.
+    pub fn moves_underway(&self) -> Vec<(TopicPartition, u32, Arc<str>)> {
         let mut found = Vec::new();
         for cell in &self.delivery_cells() {
             let Some(slot) = self.lock_in_time(cell) else { continue };
             let deliveries = slot.partition.deliveries().filter(|_| slot.leads());
-            let with_moves = deliveries.into_iter().flat_map(Deliveries::with_moves);
-            found.extend(with_moves.map(|number| (cell.id.records(), number)));
+            let ways = deliveries.into_iter().flat_map(Deliveries::ways);
+            found.extend(ways.map(|(number, to)| (cell.id.records(), number, to)));
         }
         found
     }

@@ -47,6 +47,13 @@ pub const DEAD_RECEIVES: &[u8] = b"towpath-dead-receives";
 /// ended, and what was said.
 pub const DEAD_ATTEMPT: &[u8] = b"towpath-dead-attempt";
 
+/// Set with [`MOVED_FROM`]: when the message was sent first, in milliseconds since 1970.
+pub const FIRST_SENT: &[u8] = b"towpath-first-sent";
+/// Set with [`MOVED_FROM`]: how often the message has come back from a dead-letter queue.
+pub const REDRIVES: &[u8] = b"towpath-redrives";
+/// Set with [`REDRIVES`], once for each of the last times: by whose order, from where, and why it was there.
+pub const REDRIVEN_BY: &[u8] = b"towpath-redriven-by";
+
 /// The highest priority.
 pub const PRIORITY_MAX: u8 = 9;
 
@@ -117,8 +124,8 @@ fn priority(text: &str) -> Option<u8> {
 /// The value of the header [`MOVED_FROM`].
 #[must_use]
 pub fn identity_header(identity: &Identity) -> String {
-    let Identity { topic, partition, offset, subscription, attempt } = identity;
-    format!("{topic}/{partition}/{offset}/{subscription}/{attempt}", offset = offset.0)
+    let Identity { topic, partition, offset, subscription } = identity;
+    format!("{topic}/{partition}/{offset}/{subscription}", offset = offset.0)
 }
 
 /// Reads [`identity_header`] back.
@@ -130,7 +137,6 @@ pub fn identity(text: &str) -> Option<Identity> {
         partition: PartitionIndex(parts.next()?.parse().ok()?),
         offset: Offset(parts.next()?.parse().ok()?),
         subscription: parts.next()?.parse().ok()?,
-        attempt: parts.next()?.parse().ok()?,
     };
     parts.next().is_none().then_some(identity)
 }
@@ -193,7 +199,6 @@ mod tests {
             partition: PartitionIndex(3),
             offset: Offset(1 << 40),
             subscription: 2,
-            attempt: 9,
         };
         let (facts, unread) = read(&[(MOVED_FROM, identity_header(&written).as_bytes())]);
         assert_eq!((facts.moved, unread), (Some(written), 0));

@@ -14,6 +14,7 @@ use crate::request::{
     Delay, Delivery, Departure, Facts, Receipt, ReceiptOutcome, Receive, Reply, Request, Retry,
     Wait,
 };
+use crate::stats::PeekState;
 use crate::subscription::{Live, Move, Place, Subscription};
 use crate::time::QueueTime;
 
@@ -84,11 +85,16 @@ impl Deliveries {
                 let reply = Reply::Count(count - own.settled.ahead().min(count));
                 (vec![Record::Purged { at, subscription, end }], reply)
             }),
-            Request::Dispose { subscription, offsets, to } => {
-                self.with(token, subscription, |own| dispose(at, own, subscription, offsets, to))
+            Request::Dispose { subscription, offsets, to, note, held_too } => {
+                self.with(token, subscription, |own| {
+                    let (offsets, held) = self.disposable(at, own, subscription, offsets, held_too);
+                    let reply = Reply::Disposed { gone: offsets.len() as u64, held };
+                    (dispose(at, subscription, offsets, to, note), reply)
+                })
             }
-            Request::Moves { subscription, max } => self
-                .with(token, subscription, |own| (Vec::new(), Reply::Moves(departures(own, max)))),
+            Request::Moves { subscription, to, max } => self.with(token, subscription, |own| {
+                (Vec::new(), Reply::Moves(departures(own, &to, max)))
+            }),
             Request::Moved { subscription, offsets } => self.with(token, subscription, |own| {
                 let offsets: Vec<Offset> = moving(own, offsets);
                 let reply = Reply::Count(offsets.len() as u64);
@@ -482,6 +488,31 @@ impl Deliveries {
         backoff(&self.config.retry, offset, receives)
     }
 
+    /// Those of the messages that are there and, unless held ones go too, could be received now; and how
+    /// many could not.
+    fn disposable(
+        &self,
+        at: QueueTime,
+        own: &Subscription,
+        subscription: u32,
+        mut offsets: Vec<Offset>,
+        held_too: bool,
+    ) -> (Vec<Offset>, u64) {
+        offsets.sort_unstable();
+        offsets.dedup();
+        offsets.retain(|offset| {
+            (Offset::ZERO..self.messages.admitted_to).contains(offset)
+                && !own.settled.contains(*offset)
+                && !own.moving.contains_key(offset)
+        });
+        let there = offsets.len();
+        let is_ready =
+            |offset: &Offset| matches!(self.state_of(at, subscription, *offset), PeekState::Ready);
+        offsets.retain(|offset| held_too || is_ready(offset));
+        let held = there - offsets.len();
+        (offsets, held as u64)
+    }
+
     fn subscribe_to(
         &self,
         at: QueueTime,
@@ -666,25 +697,20 @@ fn extend(
 
 fn dispose(
     at: QueueTime,
-    own: &Subscription,
     subscription: u32,
-    mut offsets: Vec<Offset>,
+    offsets: Vec<Offset>,
     to: Option<(Arc<str>, DeadReason)>,
-) -> (Vec<Record>, Reply) {
-    offsets.sort_unstable();
-    offsets.dedup();
-    offsets.retain(|offset| !own.settled.contains(*offset) && !own.moving.contains_key(offset));
-    let reply = Reply::Count(offsets.len() as u64);
-    let records = match to.filter(|_| !offsets.is_empty()) {
+    note: Option<Arc<str>>,
+) -> Vec<Record> {
+    match to.filter(|_| !offsets.is_empty()) {
         None => settled(at, subscription, Settlement::Dropped, offsets),
         Some((to, reason)) => {
-            vec![Record::Moving { at, subscription, to, reason, note: None, offsets }]
+            vec![Record::Moving { at, subscription, to, reason, note, offsets }]
         }
-    };
-    (records, reply)
+    }
 }
 
-fn departures(own: &Subscription, max: usize) -> Vec<Departure> {
+fn departures(own: &Subscription, to: &str, max: usize) -> Vec<Departure> {
     let departure = |(offset, way): (&Offset, &Move)| {
         let live = own.live.get(*offset);
         Departure {
@@ -694,7 +720,8 @@ fn departures(own: &Subscription, max: usize) -> Vec<Departure> {
             history: live.map(|live| live.history.clone()).unwrap_or_default(),
         }
     };
-    own.moving.iter().take(max).map(departure).collect()
+    let there = own.moving.iter().filter(|(_, way)| &*way.to == to);
+    there.take(max).map(departure).collect()
 }
 
 fn moving(own: &Subscription, offsets: Vec<Offset>) -> Vec<Offset> {

@@ -24,7 +24,8 @@ pub enum DedupKey {
     Moved(Identity),
 }
 
-/// A message on its way from one partition to another. The destination takes it once.
+/// A message on its way from one partition to another. The destination takes it once, however often it is tried:
+/// a move that seemed to fail may have come through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     /// Where it comes from.
@@ -35,8 +36,6 @@ pub struct Identity {
     pub offset: Offset,
     /// Which subscription gives it up.
     pub subscription: u32,
-    /// How often it was moved from there: a move that was given up may be tried again later.
-    pub attempt: u32,
 }
 
 /// The ids of one partition.

@@ -290,8 +290,7 @@ impl Deliveries {
             Record::Moving { subscription, to, reason, note, offsets, .. } => {
                 let (messages, subscriptions) = (&self.messages, &mut self.subscriptions);
                 let Some(own) = subscriptions.get_mut(subscription) else { return };
-                let note = note.clone();
-                let way = Move { to: Arc::clone(to), reason: *reason, note, attempt: 0 };
+                let way = Move { to: Arc::clone(to), reason: *reason, note: note.clone() };
                 offsets.iter().for_each(|offset| own.send_away(*offset, &way, messages));
             }
             Record::Purged { subscription, end, .. } => self.purge(*subscription, *end),

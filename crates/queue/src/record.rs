@@ -553,13 +553,12 @@ pub(crate) fn put_key(out: &mut Vec<u8>, key: &DedupKey) {
             put_option(out, group.as_deref(), put_bytes);
             put_bytes(out, id);
         }
-        DedupKey::Moved(Identity { topic, partition, offset, subscription, attempt }) => {
+        DedupKey::Moved(Identity { topic, partition, offset, subscription }) => {
             out.push(1);
             out.extend(topic.0);
             put_i64(out, i64::from(partition.0));
             put_i64(out, offset.0);
             put_u64(out, u64::from(*subscription));
-            put_u64(out, u64::from(*attempt));
         }
     }
 }
@@ -576,7 +575,6 @@ pub(crate) fn key(reader: &mut Reader<'_>) -> Result<DedupKey, FoldError> {
                 partition: PartitionIndex(partition),
                 offset: reader.offset()?,
                 subscription: reader.u32()?,
-                attempt: reader.u32()?,
             }))
         }
         _ => Err(Reader::error("unknown kind of identity")),

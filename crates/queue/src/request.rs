@@ -204,7 +204,7 @@ pub enum Request {
         /// By which subscription.
         subscription: u32,
     },
-    /// Messages are dropped, or moved, whether or not somebody holds them.
+    /// Messages are dropped, or moved.
     Dispose {
         /// By which subscription.
         subscription: u32,
@@ -212,12 +212,19 @@ pub enum Request {
         offsets: Vec<Offset>,
         /// Where to, and why; nothing: they are dropped.
         to: Option<(Arc<str>, DeadReason)>,
+        /// By whose order, for people.
+        note: Option<Arc<str>>,
+        /// Also those that cannot be received now: that somebody holds, that are delayed, or whose group
+        /// is held.
+        held_too: bool,
     },
-    /// What is on its way to another queue. The answer says only what is committed: whoever carries it out
+    /// What is on its way to one other queue. The answer says only what is committed: whoever carries it out
     /// must not do what a new leader knows nothing of.
     Moves {
         /// Of which subscription.
         subscription: u32,
+        /// Which queue.
+        to: Arc<str>,
         /// How many messages at most.
         max: usize,
     },
@@ -322,6 +329,13 @@ pub enum Reply {
     Moves(Vec<Departure>),
     /// How many messages it was.
     Count(u64),
+    /// What became of messages that were to be disposed of; the rest were gone already, or on their way.
+    Disposed {
+        /// They go now.
+        gone: u64,
+        /// They cannot be received now, and stay.
+        held: u64,
+    },
     /// The subscription's number.
     Subscribed(u32),
     /// There is no such subscription.

@@ -230,12 +230,11 @@ fn put_subscription(out: &mut Vec<u8>, own: &Subscription) {
         put_live(out, live);
     }
     put_u64(out, own.moving.len() as u64);
-    for (offset, Move { to, reason, note, attempt }) in &own.moving {
+    for (offset, Move { to, reason, note }) in &own.moving {
         put_i64(out, offset.0);
         put_bytes(out, to.as_bytes());
         out.push(reason.byte());
         put_option(out, note.as_deref(), |out, note| put_bytes(out, note.as_bytes()));
-        put_u64(out, u64::from(*attempt));
     }
     put_u64(out, own.named.len() as u64);
     for (name, Named { at, first_lease, offsets }) in &own.named {
@@ -330,7 +329,7 @@ fn subscription(reader: &mut Reader<'_>, known: &Messages) -> Result<Subscriptio
         let offset = reader.offset()?;
         let (to, reason) = (reader.text()?, DeadReason::from_byte(reader.u8()?)?);
         let note = reader.option(Reader::text)?;
-        own.moving.insert(offset, Move { to, reason, note, attempt: reader.u32()? });
+        own.moving.insert(offset, Move { to, reason, note });
     }
     let mut named: Vec<(Arc<[u8]>, Named)> = Vec::new();
     for _ in 0..reader.count()? {

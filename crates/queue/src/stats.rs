@@ -1,5 +1,6 @@
 //! What people and scalers ask: how many messages are where, how old the oldest is, who holds what.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use towpath_model::{Now, Offset};
 
 use crate::deliveries::Deliveries;
 use crate::ranges::OffsetRanges;
-use crate::subscription::{Attempt, Move, Place};
+use crate::subscription::{Attempt, Move, Place, Subscription};
 use crate::time::QueueTime;
 
 /// How many messages of one subscription are where.
@@ -173,7 +174,7 @@ impl Deliveries {
         (found, None)
     }
 
-    fn state_of(&self, at: QueueTime, subscription: u32, offset: Offset) -> PeekState {
+    pub(crate) fn state_of(&self, at: QueueTime, subscription: u32, offset: Offset) -> PeekState {
         let own = &self.subscriptions[&subscription];
         if let Some(way) = own.moving.get(&offset) {
             return PeekState::Moving(way.clone());
@@ -223,10 +224,15 @@ impl Deliveries {
         self.clock.now(now.time) - at
     }
 
-    /// The subscriptions of which messages are on their way to another queue.
-    pub fn with_moves(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Which subscriptions have messages on their way, and to which queues.
+    #[must_use]
+    pub fn ways(&self) -> BTreeSet<(u32, Arc<str>)> {
         let own = self.subscriptions.iter().filter(|(_, own)| !own.moving.is_empty());
-        own.map(|(number, _)| *number)
+        let ways = |(number, own): (&u32, &Subscription)| {
+            let number = *number;
+            own.moving.values().map(move |way| (number, Arc::clone(&way.to))).collect::<Vec<_>>()
+        };
+        own.flat_map(ways).collect()
     }
 
     /// The messages of a subscription that are on their way to another queue.

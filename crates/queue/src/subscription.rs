@@ -94,8 +94,6 @@ pub struct Move {
     pub reason: DeadReason,
     /// What the receiver said.
     pub note: Option<Arc<str>>,
-    /// Which of the tries to move it.
-    pub attempt: u32,
 }
 
 /// Leases that end at the same moment.
@@ -372,12 +370,11 @@ impl Subscription {
         if self.settled.contains(offset) {
             return;
         }
-        let attempt = self.moving.get(&offset).map_or(to.attempt, |before| before.attempt + 1);
         self.leave_place(offset, known);
         if let Some(live) = self.live.get_mut(offset) {
             live.place = Place::Moving;
         }
-        self.moving.insert(offset, Move { attempt, ..to.clone() });
+        self.moving.insert(offset, to.clone());
     }
 
     /// The subscription is done with a message.

@@ -1,4 +1,4 @@
-//! Carries messages from one queue to another: dead letters above all.
+//! Carries messages from one queue to another: dead letters, and those that a task brings back.
 //!
 //! ```text
 //! moving, committed at the source ─▶ append at the destination, with where it comes from ─▶ settled at the source
@@ -7,16 +7,18 @@
 //! The broker that leads the source does this, again and again until the last step is done: a destination that
 //! has taken a message knows it by where it comes from, and does not deliver it twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 use towpath_driver::FetchRefusal;
 use towpath_model::{Offset, TopicPartition};
 use towpath_queue::{
-    Attempt, DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, DeadReason,
-    Departure, FIRST_ID, Identity, MOVED_FROM, Reply, Request, identity_header,
+    Attempt, DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, DEDUP_ID,
+    DELIVER_AFTER, DELIVER_AT, DeadReason, Departure, FIRST_ID, FIRST_SENT, Identity, MOVED_FROM,
+    REDRIVEN_BY, REDRIVES, Reply, Request, TTL, identity_header,
 };
 use towpath_server::{NotRead, StoredMessage};
 
@@ -27,60 +29,128 @@ use super::send::send_records;
 
 /// How often it is looked what is to be carried.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Messages of one source that are carried at once.
+/// Messages from one partition to one queue that are carried at once.
 const CARRIED_MAX: usize = 100;
 /// Bytes of them, about.
 const CARRIED_BYTES_MAX: usize = 16 << 20;
-/// Whatever says how a message was to be delivered, or how it was moved before, does not go with it.
-const OURS: &[u8] = b"towpath-";
+/// Ways that are gone at once: one that is slow holds up no other, until so many are.
+const WAYS_MAX: usize = 16;
+/// How a message was to be delivered, and how it was moved before, does not go with it.
+const NOT_CARRIED: [&[u8]; 14] = [
+    DELIVER_AFTER,
+    DELIVER_AT,
+    TTL,
+    DEDUP_ID,
+    MOVED_FROM,
+    FIRST_ID,
+    FIRST_SENT,
+    REDRIVES,
+    REDRIVEN_BY,
+    DEAD_SOURCE,
+    DEAD_REASON,
+    DEAD_NOTE,
+    DEAD_RECEIVES,
+    DEAD_ATTEMPT,
+];
+/// Notes of how a message came back that go with it, the newest ones.
+const REDRIVES_KEPT: usize = 10;
+
+/// From which subscription of a partition to which queue.
+type Way = (TopicPartition, u32, Arc<str>);
 
 /// Carries messages until the broker stops.
 pub(crate) async fn carry_away(app: App) {
     let mut stop = app.stop.clone();
+    let mut carrying = Carrying::default();
+    let mut look_at = Instant::now() + LOOK_EVERY;
     loop {
         tokio::select! {
             _ = stop.changed() => return,
-            () = sleep(LOOK_EVERY) => {}
-        }
-        for (id, subscription) in app.node.driver().queues_with_moves() {
-            carry_from(&app, id, subscription).await;
+            has_more = carrying.one_has_ended() => {
+                if has_more {
+                    look_at = Instant::now();
+                }
+            }
+            () = sleep_until(look_at) => {
+                look_at = Instant::now() + LOOK_EVERY;
+                carrying.begin(&app);
+            }
         }
     }
 }
 
-async fn carry_from(app: &App, id: TopicPartition, subscription: u32) {
-    let asked = Request::Moves { subscription, max: CARRIED_MAX };
-    let Ok(Reply::Moves(departures)) = app.node.ask_deliveries(id, asked).await else { return };
-    let mut by_queue: BTreeMap<Arc<str>, Vec<Departure>> = BTreeMap::new();
-    for departure in departures {
-        by_queue.entry(Arc::clone(&departure.way.to)).or_default().push(departure);
+/// What is under way. Dropped, it ends; it is begun anew after a restart.
+#[derive(Default)]
+struct Carrying {
+    ways: BTreeMap<tokio::task::Id, Way>,
+    tasks: JoinSet<bool>,
+    /// The last one that was begun: others have their turn first.
+    last: Option<Way>,
+}
+
+impl Carrying {
+    fn begin(&mut self, app: &App) {
+        let ways: BTreeSet<Way> = app.node.driver().moves_underway().into_iter().collect();
+        let last = self.last.clone();
+        let (first, later): (Vec<Way>, Vec<Way>) =
+            ways.into_iter().partition(|way| last.as_ref().is_none_or(|last| last < way));
+        for way in first.into_iter().chain(later) {
+            if WAYS_MAX <= self.tasks.len() {
+                return;
+            }
+            if self.ways.values().any(|underway| *underway == way) {
+                continue;
+            }
+            let (app, gone) = (app.clone(), way.clone());
+            let task = self.tasks.spawn(async move { carry_from(&app, &gone).await });
+            self.ways.insert(task.id(), way.clone());
+            self.last = Some(way);
+        }
     }
-    for (to, departures) in by_queue {
-        carry_to(app, id, subscription, &to, departures).await;
+
+    /// Waits for the end of one; says whether there is more to be carried that way.
+    async fn one_has_ended(&mut self) -> bool {
+        let (id, has_more) = match self.tasks.join_next_with_id().await {
+            // Nothing is under way: whoever waits for this waits for something else.
+            None => return std::future::pending().await,
+            Some(Ok((id, has_more))) => (id, has_more),
+            Some(Err(failed)) => (failed.id(), false),
+        };
+        self.ways.remove(&id);
+        has_more
     }
 }
 
-async fn carry_to(
-    app: &App,
-    id: TopicPartition,
-    subscription: u32,
-    to: &str,
-    departures: Vec<Departure>,
-) {
+/// Carries some messages; says whether there may be more that go the same way.
+async fn carry_from(app: &App, way: &Way) -> bool {
+    let (id, subscription, to) = way;
+    let asked =
+        Request::Moves { subscription: *subscription, to: Arc::clone(to), max: CARRIED_MAX };
+    let Ok(Reply::Moves(departures)) = app.node.ask_deliveries(*id, asked).await else {
+        return false;
+    };
+    let many = departures.len();
+    let gone = carry_to(app, way, departures).await;
+    gone == many && many == CARRIED_MAX
+}
+
+/// Says how many messages lie at the destination now.
+async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
+    let (id, subscription, to) = (way.0, way.1, &*way.2);
     let offsets = || departures.iter().map(|departure| departure.offset).collect::<Vec<Offset>>();
     let Some(source) = app.node.driver().image().topic_by_id(id.topic).map(|t| t.name.clone())
     else {
-        return;
+        return 0;
     };
     let queue = match app.queue(to) {
         Ok(queue) => queue,
         Err(error) => {
             let note = Arc::from(error.message.as_str());
             tracing::warn!(source = %source, to, reason = %error.message,
-                "messages cannot be carried to their dead-letter queue, and wait");
+                "messages cannot be carried to another queue, and wait");
             let failed = Request::MoveFailed { subscription, offsets: offsets(), note };
             let _ = app.node.ask_deliveries(id, failed).await;
-            return;
+            return 0;
         }
     };
     let (mut records, mut carried) = (Vec::new(), Vec::new());
@@ -90,7 +160,6 @@ async fn carry_to(
             partition: id.partition,
             offset: departure.offset,
             subscription,
-            attempt: departure.way.attempt,
         };
         records.push(record(&message, departure, &identity, source.as_str()));
         carried.push(departure.offset);
@@ -100,14 +169,16 @@ async fn carry_to(
         Ok(_) => Some(at),
         Err(error) => {
             tracing::warn!(source = %source, to, offset = %at, reason = %error.message,
-                "a message was not taken by its dead-letter queue, and is sent again");
+                "a message was not taken by another queue, and is sent again");
             None
         }
     });
     let offsets: Vec<Offset> = there.collect();
-    if !offsets.is_empty() {
+    let gone = offsets.len();
+    if gone != 0 {
         let _ = app.node.ask_deliveries(id, Request::Moved { subscription, offsets }).await;
     }
+    gone
 }
 
 /// The messages that can be carried now; the others are looked for again later.
@@ -167,24 +238,38 @@ fn record(
     identity: &Identity,
     source: &str,
 ) -> NewMessage {
-    let from = identity_header(identity);
-    let first = message.headers.iter().rfind(|(name, _)| **name == *FIRST_ID);
-    let first = first.and_then(|(_, value)| value.as_ref()).map(|value| value.to_vec());
-    let own = message.headers.iter().filter(|(name, _)| !name.starts_with(OURS));
+    let own = message.headers.iter().filter(|(name, _)| !NOT_CARRIED.contains(&&**name));
     let mut headers: Vec<(Vec<u8>, Option<Vec<u8>>)> = own
         .map(|(name, value)| (name.to_vec(), value.as_ref().map(|value| value.to_vec())))
         .collect();
     let mut say = |name: &[u8], value: Vec<u8>| headers.push((name.to_vec(), Some(value)));
-    say(FIRST_ID, first.unwrap_or_else(|| from.clone().into_bytes()));
-    say(MOVED_FROM, from.into_bytes());
-    say(DEAD_SOURCE, source.as_bytes().to_vec());
-    say(DEAD_REASON, departure.way.reason.name().as_bytes().to_vec());
-    say(DEAD_RECEIVES, departure.receives.to_string().into_bytes());
-    if let Some(note) = &departure.way.note {
-        say(DEAD_NOTE, note.as_bytes().to_vec());
+    let from = identity_header(identity).into_bytes();
+    let keep = |name, otherwise: Vec<u8>| header(message, name).map_or(otherwise, <[u8]>::to_vec);
+    say(FIRST_ID, keep(FIRST_ID, from.clone()));
+    say(FIRST_SENT, keep(FIRST_SENT, message.timestamp.0.to_string().into_bytes()));
+    say(MOVED_FROM, from);
+    let is_redriven = departure.way.reason == DeadReason::Redriven;
+    let redrives = redrives_of(message) + u32::from(is_redriven);
+    if redrives != 0 {
+        say(REDRIVES, redrives.to_string().into_bytes());
     }
-    for attempt in &departure.history {
-        say(DEAD_ATTEMPT, attempt_text(attempt).into_bytes());
+    let mut trail = trail_of(message);
+    if is_redriven {
+        trail.push(redriven_by(message, departure, source).into_bytes());
+    }
+    let forgotten = trail.len().saturating_sub(REDRIVES_KEPT);
+    trail.drain(..forgotten);
+    trail.into_iter().for_each(|note| say(REDRIVEN_BY, note));
+    if !is_redriven {
+        say(DEAD_SOURCE, source.as_bytes().to_vec());
+        say(DEAD_REASON, departure.way.reason.name().as_bytes().to_vec());
+        say(DEAD_RECEIVES, departure.receives.to_string().into_bytes());
+        if let Some(note) = &departure.way.note {
+            say(DEAD_NOTE, note.as_bytes().to_vec());
+        }
+        for attempt in &departure.history {
+            say(DEAD_ATTEMPT, attempt_text(attempt).into_bytes());
+        }
     }
     NewMessage {
         key: message.key.as_ref().map(|key| key.to_vec()),
@@ -194,6 +279,31 @@ fn record(
         partition: None,
         producer: None,
     }
+}
+
+/// The last header of this name.
+pub(crate) fn header<'m>(message: &'m StoredMessage, name: &[u8]) -> Option<&'m [u8]> {
+    let found = message.headers.iter().rfind(|(own, _)| **own == *name);
+    found.and_then(|(_, value)| value.as_deref())
+}
+
+/// How often a message has come back from a dead-letter queue.
+pub(crate) fn redrives_of(message: &StoredMessage) -> u32 {
+    let said = header(message, REDRIVES).and_then(|value| std::str::from_utf8(value).ok());
+    said.and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+fn trail_of(message: &StoredMessage) -> Vec<Vec<u8>> {
+    let notes = message.headers.iter().filter(|(name, _)| **name == *REDRIVEN_BY);
+    notes.filter_map(|(_, note)| note.as_ref().map(|note| note.to_vec())).collect()
+}
+
+/// By whose order a message comes back, from where, and why it was there.
+fn redriven_by(message: &StoredMessage, departure: &Departure, source: &str) -> String {
+    let reason = header(message, DEAD_REASON).map(String::from_utf8_lossy);
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let by = departure.way.note.as_deref().unwrap_or("somebody");
+    format!("{by} from {source}{reason}")
 }
 
 fn attempt_text(attempt: &Attempt) -> String {

@@ -190,7 +190,7 @@ pub(crate) enum ShownState {
     /// It is not delivered yet.
     Delayed { left_ms: u64 },
     /// It goes to another queue.
-    Moving { to: String, reason: String, note: Option<String>, attempt: u32 },
+    Moving { to: String, reason: String, note: Option<String> },
 }
 
 /// A delivery that is over.
@@ -218,7 +218,6 @@ impl ShownState {
                 to: way.to.to_string(),
                 reason: reason(way.reason).to_owned(),
                 note: way.note.as_deref().map(str::to_owned),
-                attempt: way.attempt,
             },
         }
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use towpath_model::{PartitionIndex, Timestamp};
 use towpath_queue::{
-    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, Delay, FIRST_ID, MOVED_FROM, PRIORITY,
-    PRIORITY_MAX, TTL, identity,
+    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, Delay, FIRST_ID, FIRST_SENT, MOVED_FROM,
+    PRIORITY, PRIORITY_MAX, TTL, identity,
 };
 use towpath_server::StoredMessage;
 
@@ -201,6 +201,7 @@ pub(crate) struct Content {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) group_encoding: Option<Encoding>,
     pub(crate) headers: Vec<ShownHeader>,
+    /// When it was sent first.
     pub(crate) sent_ms: i64,
 }
 
@@ -234,6 +235,8 @@ impl Content {
             Some(first) => message_id(first.partition, first.offset.0),
             None => message_id(partition, stored.offset.0),
         };
+        let sent = named.clone().rfind(|(name, _)| *name == FIRST_SENT);
+        let sent = sent.and_then(|(_, value)| std::str::from_utf8(value?).ok()?.parse().ok());
         let headers = named.filter(|(name, _)| !is_for_delivery(name)).map(|(name, value)| {
             let name = Encoded::of(name);
             let (value, value_encoding) = text(value);
@@ -246,7 +249,7 @@ impl Content {
             group,
             group_encoding,
             headers: headers.collect(),
-            sent_ms: stored.timestamp.0,
+            sent_ms: sent.unwrap_or(stored.timestamp.0),
         }
     }
 }
@@ -257,7 +260,8 @@ pub(crate) fn message_id(partition: PartitionIndex, offset: i64) -> String {
 }
 
 fn is_for_delivery(name: &[u8]) -> bool {
-    [DELIVER_AFTER, DELIVER_AT, TTL, PRIORITY, DEDUP_ID, MOVED_FROM, FIRST_ID].contains(&name)
+    [DELIVER_AFTER, DELIVER_AT, TTL, PRIORITY, DEDUP_ID, MOVED_FROM, FIRST_ID, FIRST_SENT]
+        .contains(&name)
 }
 
 /// Bytes that a message takes as JSON, about.
@@ -327,7 +331,6 @@ mod tests {
             partition: PartitionIndex(2),
             offset: Offset(40),
             subscription: 0,
-            attempt: 1,
         };
         let header = |name: &[u8], value: &str| {
             (Bytes::copy_from_slice(name), Some(Bytes::from(value.to_owned())))

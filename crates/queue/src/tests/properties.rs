@@ -160,7 +160,11 @@ impl Run {
             Step::Dispose { nth } => {
                 let offsets = vec![Offset(nth)];
                 if Offset(nth) < self.bench.leader.admitted_to() {
-                    self.bench.ask(Request::Dispose { subscription, offsets, to: None });
+                    let held_too = nth % 2 == 0;
+                    let to =
+                        (nth % 3 == 0).then(|| (Arc::from("other"), crate::DeadReason::Redriven));
+                    let note = Some(Arc::from("somebody"));
+                    self.bench.ask(Request::Dispose { subscription, offsets, to, note, held_too });
                 }
             }
             Step::Trim { by } => {

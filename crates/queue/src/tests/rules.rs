@@ -322,7 +322,6 @@ fn a_destination_takes_a_moved_message_once() {
         partition: towpath_model::PartitionIndex(0),
         offset: Offset(5),
         subscription: 0,
-        attempt: 0,
     };
     let moved = Facts { moved: Some(identity), ..Facts::default() };
     let mut bench = Bench::new(standard());
@@ -330,8 +329,8 @@ fn a_destination_takes_a_moved_message_once() {
     bench.fail_over();
     bench.send_with(vec![moved.clone()]);
     assert_eq!(bench.received(10), [0]);
-    let again = Identity { attempt: 1, ..identity };
-    bench.send_with(vec![Facts { moved: Some(again), ..moved }]);
+    let other = Identity { offset: Offset(6), ..identity };
+    bench.send_with(vec![Facts { moved: Some(other), ..moved }]);
     assert_eq!(bench.received(10), [2]);
 }
 
@@ -646,4 +645,52 @@ fn a_million_settled_behind_one_that_is_stuck_cost_nothing() {
     }
     assert_eq!(engine.settled_start(), Offset(5));
     assert!(engine.to_bytes().len() < 200, "{} bytes", engine.to_bytes().len());
+}
+
+fn redrive(offsets: &[i64], held_too: bool) -> Request {
+    Request::Dispose {
+        subscription: 0,
+        offsets: offsets.iter().copied().map(Offset).collect(),
+        to: Some((Arc::from("orders"), crate::DeadReason::Redriven)),
+        note: Some(Arc::from("task 7")),
+        held_too,
+    }
+}
+
+#[test]
+fn what_somebody_holds_is_not_taken_away_unless_that_is_wanted() {
+    let mut bench = Bench::new(standard());
+    bench.send(4);
+    assert_eq!(bench.receive(1, MINUTE).len(), 1);
+    // Twice, and one that is not there.
+    let reply = bench.ask(redrive(&[0, 1, 1, 9], false));
+    assert_eq!(reply, Some(Reply::Disposed { gone: 1, held: 1 }));
+    let (at, way) = bench.leader.moves(0).next().unwrap();
+    assert_eq!((at, &*way.to, way.note.as_deref()), (Offset(1), "orders", Some("task 7")));
+    assert_eq!(bench.ask(redrive(&[0, 1], true)), Some(Reply::Disposed { gone: 1, held: 0 }));
+    let drop = Request::Dispose {
+        subscription: 0,
+        offsets: vec![Offset(2)],
+        to: None,
+        note: None,
+        held_too: false,
+    };
+    assert_eq!(bench.ask(drop), Some(Reply::Disposed { gone: 1, held: 0 }));
+    assert_eq!(bench.received(10), [3]);
+}
+
+#[test]
+fn what_goes_to_one_queue_does_not_hide_what_goes_to_another() {
+    let mut bench = Bench::new(standard());
+    bench.send(6);
+    bench.ask(redrive(&[0, 1, 2], false));
+    let to = Some((Arc::from("other"), crate::DeadReason::Redriven));
+    let offsets = vec![Offset(3), Offset(4)];
+    bench.ask(Request::Dispose { subscription: 0, offsets, to, note: None, held_too: false });
+    let reply = bench.ask(Request::Moves { subscription: 0, to: Arc::from("other"), max: 1 });
+    let Some(Reply::Moves(departures)) = &reply else { panic!("{reply:?}") };
+    let offsets: Vec<Offset> = departures.iter().map(|departure| departure.offset).collect();
+    assert_eq!(offsets, [Offset(3)]);
+    let ways = [(0, Arc::from("orders")), (0, Arc::from("other"))];
+    assert!(bench.leader.ways().into_iter().eq(ways));
 }

@@ -131,7 +131,7 @@ impl Lab {
         // None of them answers before a majority is there.
         brokers.iter_mut().try_for_each(Broker::spawn)?;
         brokers.iter_mut().try_for_each(Broker::wait)?;
-        Ok(Trio { kind, brokers })
+        Ok(Trio { brokers })
     }
 }
 
@@ -184,7 +184,6 @@ struct Place {
 
 /// Three brokers of one cluster, on the brokers' CPU together.
 pub(crate) struct Trio {
-    pub(crate) kind: Kind,
     brokers: Vec<Broker>,
 }
 
@@ -208,6 +207,19 @@ impl Trio {
     /// Where this node serves HTTP, if it is one of ours.
     pub(crate) fn http(&self, id: usize) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.brokers[id - 1].second))
+    }
+
+    /// Which node leads a partition, once one does.
+    pub(crate) fn leader_of(&self, topic: &str, partition: i32) -> Result<usize> {
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            let leader = self.first().connect()?.leader_of(topic, partition)?;
+            if let Some(id) = leader.and_then(|id| usize::try_from(id).ok()) {
+                return Ok(id);
+            }
+            ensure!(Instant::now() < deadline, "{topic}-{partition} gets no leader");
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Memory of all three.
@@ -256,6 +268,11 @@ pub(crate) struct Broker {
 impl Broker {
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Where it serves HTTP, if it is one of ours.
+    pub(crate) fn http(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.second))
     }
 
     /// Where its logs lie.

@@ -18,6 +18,7 @@
 mod batch;
 mod broker;
 mod costs;
+mod http;
 mod java;
 mod load;
 mod machine;

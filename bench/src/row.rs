@@ -44,6 +44,8 @@ pub(crate) enum Work {
         sample: fn(&Lab, &Broker, &Plan) -> Result<Sample>,
         teardown: fn(&Broker) -> Result<()>,
     },
+    /// On one broker of each, started for the row, in turn as well.
+    Single(fn(&Lab, &Broker, &Plan) -> Result<Sample>),
     /// On three brokers of each that are a cluster, started for the row, in turn as well.
     Trios(fn(&Lab, &Trio, &Plan) -> Result<Sample>),
     /// On brokers of its own, because it ends them.
@@ -192,29 +194,17 @@ pub(crate) fn measure(
                 finished.of(*kind).extend(samples);
             }
         }
+        Work::Single(sample) => {
+            *pair = None;
+            let start = |kind: &Kind| Ok((*kind, lab.start(*kind)?));
+            let brokers = plan.kinds.iter().map(start).collect::<Result<_>>()?;
+            in_turn(brokers, plan, &mut finished, |broker| sample(lab, broker, plan))?;
+        }
         Work::Trios(sample) => {
             *pair = None;
-            let start = |kind: &Kind| lab.start_trio(*kind, Patience::Long);
-            let trios: Vec<Trio> = plan.kinds.iter().map(start).collect::<Result<_>>()?;
-            for trio in &trios {
-                // Unmeasured: a JVM compiles what it will be asked to do.
-                let times = if plan.is_quick { 1 } else { trio.kind.warm_ups() };
-                for _ in 0..times {
-                    let warm = sample(lab, trio, plan);
-                    warm.with_context(|| format!("warm up {}", trio.kind.name()))?;
-                }
-            }
-            for round in 0..plan.pairs {
-                let mut order: Vec<&Trio> = trios.iter().collect();
-                if round % 2 == 1 {
-                    order.reverse();
-                }
-                for trio in order {
-                    let one = sample(lab, trio, plan);
-                    let one = one.with_context(|| format!("on {}", trio.kind.name()))?;
-                    finished.of(trio.kind).push(one);
-                }
-            }
+            let start = |kind: &Kind| Ok((*kind, lab.start_trio(*kind, Patience::Long)?));
+            let trios = plan.kinds.iter().map(start).collect::<Result<_>>()?;
+            in_turn(trios, plan, &mut finished, |trio| sample(lab, trio, plan))?;
         }
         Work::Shared { setup, sample, teardown } => {
             let pair = shared(lab, pair, plan)?;
@@ -237,6 +227,33 @@ pub(crate) fn measure(
         }
     }
     Ok(finished)
+}
+
+/// Samples of brokers that were just started, A B B A …
+fn in_turn<B>(
+    brokers: Vec<(Kind, B)>,
+    plan: &Plan,
+    finished: &mut Finished,
+    sample: impl Fn(&B) -> Result<Sample>,
+) -> Result<()> {
+    for (kind, broker) in &brokers {
+        // Unmeasured: a JVM compiles what it will be asked to do.
+        let times = if plan.is_quick { 1 } else { kind.warm_ups() };
+        for _ in 0..times {
+            sample(broker).with_context(|| format!("warm up {}", kind.name()))?;
+        }
+    }
+    for round in 0..plan.pairs {
+        let mut order: Vec<&(Kind, B)> = brokers.iter().collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for (kind, broker) in order {
+            let one = sample(broker).with_context(|| format!("on {}", kind.name()))?;
+            finished.of(*kind).push(one);
+        }
+    }
+    Ok(())
 }
 
 impl Finished {

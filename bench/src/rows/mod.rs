@@ -18,6 +18,7 @@ mod fan_out;
 mod group;
 mod life;
 mod produce;
+mod queue;
 mod replicated;
 mod scale;
 
@@ -33,6 +34,7 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(life::rows());
     rows.extend(connections::rows());
     rows.extend(bulk::rows());
+    rows.extend(queue::rows());
     rows.extend(replicated::rows());
     rows.extend(failover::rows());
     rows.extend(scale::rows());

@@ -204,6 +204,17 @@ impl KafkaConnection {
         Ok(answer.topics.iter().filter_map(|topic| topic.name.map(str::to_owned)).collect())
     }
 
+    /// Who leads a partition, as this broker knows it.
+    pub fn leader_of(&mut self, topic: &str, partition: i32) -> Result<Option<i32>> {
+        let request = MetadataRequest { topics: None, ..MetadataRequest::default() };
+        let answer = self.call(&request, 9)?;
+        let answer: MetadataResponse<'_> = answer.read()?;
+        let topic = answer.topics.iter().find(|it| it.name == Some(topic));
+        let partitions = topic.map(|topic| topic.partitions.as_slice()).unwrap_or_default();
+        let found = partitions.iter().find(|it| it.partition_index == partition);
+        Ok(found.map(|it| it.leader_id).filter(|leader| 0 <= *leader))
+    }
+
     /// Publishes a batch of values to one partition with acks=all, and gives back its base offset.
     pub fn produce(&mut self, topic: &str, partition: i32, values: &[&[u8]]) -> Result<i64> {
         let mut batch = BatchBuilder::new(Compression::None, now());

@@ -14,6 +14,7 @@ use crate::config::{delivery_config, log_config};
 use crate::volume::VolumeIndex;
 
 use crate::compact::Compactions;
+use crate::fold_along::Followed;
 
 /// One partition that this process holds a replica of. Shared by everybody who serves it; alive until the last of
 /// them lets go, even when the topic is deleted meanwhile.
@@ -74,6 +75,8 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) snapshot: Option<(LeaderEpoch, Offset, Offset)>,
     /// How large a delivery log may grow until its next snapshot.
     pub(crate) snapshot_at_bytes: u64,
+    /// What a delivery log that is followed adds up to.
+    pub(crate) followed: Option<Followed>,
 }
 
 impl<D: Disk> Slot<D> {
@@ -132,6 +135,7 @@ impl<D: Disk> Cell<D> {
             proposed_at: None,
             snapshot: None,
             snapshot_at_bytes: 0,
+            followed: None,
         };
         let led = AtomicBool::new(slot.leads());
         Cell { id, topic, volume, counted: Counted::default(), led, slot: Mutex::new(slot) }

@@ -21,6 +21,7 @@ mod deliveries;
 mod driver;
 mod fetch;
 mod find_offset;
+mod fold_along;
 mod inspect;
 mod lag;
 mod level;

@@ -57,15 +57,33 @@ const STATE_BATCH_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub(crate) fn replay<M: StateMachine, D: Disk>(
     mut machine: M,
     log: &Log<D>,
-    mut witness: impl FnMut(&M::Record),
+    witness: impl FnMut(&M::Record),
 ) -> Result<M, RecoverError> {
-    let mut scratch = Scratch::default();
     let mut end = log.log_end_offset();
     if mutant::is_on(Mutant::LastBatchNotReplayed) {
         end = Offset((end.0 - 1).max(log.log_start_offset().0));
     }
-    for batch in log.batches(log.log_start_offset(), end) {
+    fold_until(&mut machine, log, log.log_start_offset(), end, u64::MAX, witness)?;
+    Ok(machine)
+}
+
+/// Folds the whole batches of `log` between two offsets into `machine`, and ends before `end` after the batch with
+/// which it has read `bytes_max`. Says how far it came.
+pub(crate) fn fold_until<M: StateMachine, D: Disk>(
+    machine: &mut M,
+    log: &Log<D>,
+    from: Offset,
+    end: Offset,
+    bytes_max: u64,
+    mut witness: impl FnMut(&M::Record),
+) -> Result<Offset, RecoverError> {
+    let mut scratch = Scratch::default();
+    let mut read_bytes = 0;
+    for batch in log.batches(from, end) {
         let (header, bytes) = batch?;
+        if end < header.next_offset() {
+            return Ok(header.base_offset());
+        }
         let unreadable =
             |offset, text: String| RecoverError::Record { offset, source: FoldError(text) };
         let iter = records(&bytes, STATE_BATCH_BYTES_MAX, &mut scratch)
@@ -82,8 +100,12 @@ pub(crate) fn replay<M: StateMachine, D: Disk>(
                 machine.apply(&record);
             }
         }
+        read_bytes += bytes.len() as u64;
+        if bytes_max <= read_bytes {
+            return Ok(header.next_offset());
+        }
     }
-    Ok(machine)
+    Ok(end)
 }
 
 /// The state that a topic's records are folded into, by the topic's name.

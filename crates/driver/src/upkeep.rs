@@ -72,6 +72,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
         for cell in self.delivery_cells().iter().filter(|cell| cell.volume == volume.index) {
             self.keep_deliveries(cell);
+            self.fold_along(cell);
         }
         let mut followed = self.cells();
         followed.retain(|cell| cell.volume == volume.index && !cell.led.load(Ordering::Relaxed));

@@ -187,6 +187,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let end = slot.log.log_end_offset();
         slot.log.truncate_to(to)?;
         let end_now = slot.log.log_end_offset();
+        slot.forget_folded_beyond(end_now);
         tracing::info!(topic = %cell.topic, partition = %cell.id.partition, from = %end, to = %end_now,
             "records that were never committed are cut off");
         // The log is cut and the core does not know yet: what cannot be read now ends the replica.
@@ -209,6 +210,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     ) -> Result<Took, LogError> {
         let producers = producers.unwrap_or_else(|| Producers::new(self.producers_max()));
         let known = encode_producers(&producers, &EpochHistory::new());
+        slot.followed = None;
         let begun = slot.log.begin_at(to, Some(&known));
         if begun.is_err() && self.has_failed(cell, slot) {
             slot.closed = true;

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use towpath_broker::{Host, State};
 use towpath_log::disk::Disk;
 use towpath_log::{Log, LogError};
 use towpath_metadata::{Image, PartitionState, Topic};
@@ -158,7 +159,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             if let Some(resumed_at) = resume_after_loss(&mut slot.log, resumes_at)? {
                 slot.partition.started_at(resumed_at, Producers::new(producers_max));
             }
-            let state = if id.is_delivery_log() {
+            let state = if let Some(deliveries) = slot.take_followed() {
+                State::Deliveries(Box::new(Host::new(deliveries)))
+            } else if id.is_delivery_log() {
                 state_of_deliveries(&slot.config, &slot.log)?
             } else {
                 state_of_topic(&wanted.topic, &wanted.broker, &slot.log)?
@@ -208,6 +211,7 @@ impl<D: Disk> Slot<D> {
         self.partition.follow(state.leader, state.leader_epoch, out);
         if is_news && state.unclean && !self.partition.is_led() {
             self.partition.give_up_committed();
+            self.followed = None;
         }
     }
 }

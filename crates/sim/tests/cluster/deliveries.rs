@@ -234,3 +234,42 @@ fn deliveries_go_with_their_topic_and_never_by_age() {
         })
     });
 }
+
+#[test]
+fn a_follower_folds_along_and_leads_with_what_it_knows() {
+    let mut cluster = Cluster::start();
+    let id = cluster.create_queue("jobs");
+    for _ in 0..3 {
+        cluster.produce(id, Acks::All);
+        let token = cluster.deliver(id);
+        cluster.settle();
+        assert!(cluster.is_acknowledged(token));
+    }
+    // Followers hear what is committed, and fold that.
+    cluster.run_for(Duration::from_secs(2));
+    let leader = cluster.leader(id).unwrap();
+    let (end, committed, _) = cluster.deliveries(leader, id);
+    assert_eq!(end, committed);
+    let admitted_to =
+        |cluster: &Cluster, at| cluster.driver(at).with_deliveries(id, |it, _| it.admitted_to());
+    let admitted = admitted_to(&cluster, leader).unwrap();
+    for broker in BROKERS {
+        cluster.driver(broker).upkeep();
+        let expected = (broker != leader).then_some(end);
+        assert_eq!(cluster.driver(broker).folded_to(id), expected, "broker {broker}");
+    }
+
+    cluster.kill(leader);
+    cluster.run_until("another broker leads", |cluster| cluster.leader(id).is_some());
+    let next = cluster.leader(id).unwrap();
+    assert_eq!(cluster.driver(next).folded_to(id), None, "who leads follows nobody");
+    assert_eq!(admitted_to(&cluster, next).unwrap(), admitted);
+
+    // A replica that comes back begins at the log's start, and catches up with what others have folded.
+    cluster.open(leader);
+    cluster.run_until("all three are in sync again", |cluster| cluster.in_sync(id).len() == 3);
+    cluster.run_for(Duration::from_secs(1));
+    let (end, ..) = cluster.deliveries(next, id);
+    cluster.driver(leader).upkeep();
+    assert_eq!(cluster.driver(leader).folded_to(id), Some(end));
+}

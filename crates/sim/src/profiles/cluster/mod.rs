@@ -108,6 +108,7 @@ impl Profile for Cluster {
             "producer: sequence refused after a loss",
             "producer: stray batch appended",
             "producer: stray batch recognised",
+            "queue: a follower has folded along",
             "queue: deliveries trimmed",
             "queue: delivery acknowledged",
             "queue: made of a topic in use",

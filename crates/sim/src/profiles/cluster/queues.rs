@@ -59,6 +59,24 @@ impl World {
         Ok(())
     }
 
+    /// What a follower has folded of deliveries is what anybody reads in its log.
+    pub(super) fn compare_folded(&mut self, id: BrokerId) -> Result<(), Violation> {
+        let Some(process) = &self.nodes[&id].process else { return Ok(()) };
+        let driver = std::sync::Arc::clone(&process.driver);
+        for partition in self.truth.partitions() {
+            let is_true = driver.has_folded_what_the_log_says(partition);
+            ensure!(
+                is_true != Some(false),
+                "INV-Q4",
+                "{partition}: broker {id} has folded something else than its log says"
+            );
+            if is_true == Some(true) {
+                self.events.note("queue: a follower has folded along");
+            }
+        }
+        Ok(())
+    }
+
     fn trim(&mut self, of: BrokerId, queue: TopicPartition) -> Result<(), Violation> {
         let log = queue.delivery_log();
         let view = self.views[&(of, log)];

@@ -484,7 +484,7 @@ impl World {
         if is_failed == Some(true) {
             self.failed(id)?;
         }
-        Ok(())
+        self.compare_folded(id)
     }
 
     /// A broker's only directory has failed: whoever watches it restarts it.

@@ -44,6 +44,8 @@ pub enum Code {
     TopicNotFound,
     /// No such queue.
     QueueNotFound,
+    /// No such task.
+    TaskNotFound,
     /// The queue has no such subscription.
     SubscriptionNotFound,
     /// No such group.
@@ -64,6 +66,10 @@ pub enum Code {
     ReceiptStale,
     /// The `sequence` is older than what is remembered of the producer.
     SequenceStale,
+    /// Another task stands in the way.
+    TaskActive,
+    /// The task has ended.
+    TaskOver,
     /// The group has members, and only they may commit.
     GroupActive,
     /// The node still leads or holds partitions.
@@ -110,7 +116,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 47] = [
+    pub const ALL: [Code; 50] = [
         Code::InvalidJson,
         Code::InvalidRequest,
         Code::InvalidParameter,
@@ -127,6 +133,7 @@ impl Code {
         Code::NotFound,
         Code::TopicNotFound,
         Code::QueueNotFound,
+        Code::TaskNotFound,
         Code::SubscriptionNotFound,
         Code::GroupNotFound,
         Code::NodeNotFound,
@@ -137,6 +144,8 @@ impl Code {
         Code::NotAQueue,
         Code::ReceiptStale,
         Code::SequenceStale,
+        Code::TaskActive,
+        Code::TaskOver,
         Code::GroupActive,
         Code::NodeNotEmpty,
         Code::NodeLive,
@@ -180,6 +189,7 @@ impl Code {
             Code::NotFound => "NOT_FOUND",
             Code::TopicNotFound => "TOPIC_NOT_FOUND",
             Code::QueueNotFound => "QUEUE_NOT_FOUND",
+            Code::TaskNotFound => "TASK_NOT_FOUND",
             Code::SubscriptionNotFound => "SUBSCRIPTION_NOT_FOUND",
             Code::GroupNotFound => "GROUP_NOT_FOUND",
             Code::NodeNotFound => "NODE_NOT_FOUND",
@@ -190,6 +200,8 @@ impl Code {
             Code::NotAQueue => "NOT_A_QUEUE",
             Code::ReceiptStale => "RECEIPT_STALE",
             Code::SequenceStale => "SEQUENCE_STALE",
+            Code::TaskActive => "TASK_ACTIVE",
+            Code::TaskOver => "TASK_OVER",
             Code::GroupActive => "GROUP_ACTIVE",
             Code::NodeNotEmpty => "NODE_NOT_EMPTY",
             Code::NodeLive => "NODE_LIVE",
@@ -232,6 +244,7 @@ impl Code {
             Code::NotFound
             | Code::TopicNotFound
             | Code::QueueNotFound
+            | Code::TaskNotFound
             | Code::SubscriptionNotFound
             | Code::GroupNotFound
             | Code::NodeNotFound
@@ -242,6 +255,8 @@ impl Code {
             | Code::NotAQueue
             | Code::ReceiptStale
             | Code::SequenceStale
+            | Code::TaskActive
+            | Code::TaskOver
             | Code::GroupActive
             | Code::NodeNotEmpty
             | Code::NodeLive

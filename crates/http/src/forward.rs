@@ -67,6 +67,11 @@ impl Subject {
                     partition: parameter("partition")?.parse().ok()?,
                 })
             }
+            "/queues/{queue}/partitions/{partition}/select"
+            | "/queues/{queue}/partitions/{partition}/dispose" => Some(Subject::Partition {
+                topic: parameter("queue")?,
+                partition: parameter("partition")?.parse().ok()?,
+            }),
             "/groups/{group}/offsets" => Some(Subject::Group(parameter("group")?)),
             "/groups/{group}/lag" if method == Method::GET => {
                 Some(Subject::Group(parameter("group")?))

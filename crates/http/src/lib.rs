@@ -61,6 +61,7 @@ mod show_producer;
 mod show_topic;
 mod stall;
 mod starting;
+mod tasks;
 mod time;
 
 pub use api_error::Code;

@@ -21,6 +21,7 @@ use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
 use crate::queues::carry_away;
 use crate::routes::router;
 use crate::starting;
+use crate::tasks::work_on_tasks;
 
 /// After a failed accept (no file descriptors left, usually) the next try waits.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -83,8 +84,9 @@ impl HttpListener {
         let mut app = App::new(node, readiness, stop.clone());
         app.has_local_names_only = self.has_local_names_only;
         let router = router(app.clone());
-        // Ends with the broker.
+        // Both end with the broker.
         let mover = tokio::spawn(carry_away(app.clone()));
+        let worker = tokio::spawn(work_on_tasks(app.clone()));
         let slots = ConnectionSlots::new(CONNECTIONS_MAX);
         let mut connections = JoinSet::new();
         loop {
@@ -106,6 +108,7 @@ impl HttpListener {
         }
         drop(self.listener);
         mover.abort();
+        worker.abort();
         let drained = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
             connections.shutdown().await;

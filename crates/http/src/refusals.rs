@@ -35,6 +35,13 @@ pub(crate) fn of_metadata(refusal: &Refusal) -> ApiError {
         _ if matches!(refusal, Refusal::LastBroker(_)) => Code::LastNode,
         _ if matches!(refusal, Refusal::BrokerHoldsReplicas { .. }) => Code::NodeNotEmpty,
         _ if matches!(refusal, Refusal::BrokerThere(_)) => Code::NodeLive,
+        _ if matches!(refusal, Refusal::UnknownQueue(_)) => Code::QueueNotFound,
+        _ if matches!(refusal, Refusal::NotAQueue(_)) => Code::NotAQueue,
+        _ if matches!(refusal, Refusal::UnknownTask(_)) => Code::TaskNotFound,
+        _ if matches!(refusal, Refusal::TaskActive { .. } | Refusal::TaskCircle { .. }) => {
+            Code::TaskActive
+        }
+        _ if matches!(refusal, Refusal::TaskOver { .. }) => Code::TaskOver,
         RefusalKind::UnknownTopic | RefusalKind::UnknownTopicId => Code::TopicNotFound,
         RefusalKind::InvalidTopic => Code::InvalidTopicName,
         RefusalKind::TopicExists => Code::TopicExists,

@@ -19,7 +19,7 @@ use crate::{
     delete_topic, drain_node, find_offsets, forward, front_page, group_lag, health, list_groups,
     list_losses, list_moves, list_nodes, list_replicas, list_sizes, list_topics, measure_lag,
     metrics, node_self, openapi, publish_messages, queues, read_messages, remove_node,
-    restart_node, set_format_level, show_cluster, show_node, show_producer, show_topic,
+    restart_node, set_format_level, show_cluster, show_node, show_producer, show_topic, tasks,
 };
 
 /// One operation.
@@ -86,9 +86,8 @@ pub(crate) fn routes() -> Vec<Route> {
         route("get", "/readyz", get(health::ready)),
         route("get", "/healthz", get(health::ready)),
     ];
-    all.extend(
-        queues::routes().into_iter().map(|(method, path, action)| route(method, path, action)),
-    );
+    let more = queues::routes().into_iter().chain(tasks::routes());
+    all.extend(more.map(|(method, path, action)| route(method, path, action)));
     all
 }
 
@@ -133,7 +132,7 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
 /// Until the cluster counts this broker as one that is there, it does not know which of its metadata
 /// is committed, and would say of topics that they do not exist.
 fn check_started(app: &App, path: &str) -> Result<(), ApiError> {
-    const RESTS_ON_METADATA: [&str; 4] = ["/topics", "/queues", "/groups", "/losses"];
+    const RESTS_ON_METADATA: [&str; 5] = ["/topics", "/queues", "/tasks", "/groups", "/losses"];
     let rests = RESTS_ON_METADATA.iter().any(|prefix| path.starts_with(prefix));
     if !rests || !app.readiness.is_starting() {
         return Ok(());

@@ -13,18 +13,18 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use towpath_driver::FetchRefusal;
 use towpath_model::{Offset, TopicPartition};
 use towpath_queue::{
     Attempt, DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, DEDUP_ID,
     DELIVER_AFTER, DELIVER_AT, DeadReason, Departure, FIRST_ID, FIRST_SENT, Identity, MOVED_FROM,
     REDRIVEN_BY, REDRIVES, Reply, Request, TTL, identity_header,
 };
-use towpath_server::{NotRead, StoredMessage};
+use towpath_server::StoredMessage;
 
 use crate::app::App;
 use crate::message::NewMessage;
 
+use super::read_each::read_each;
 use super::send::send_records;
 
 /// How often it is looked what is to be carried.
@@ -188,34 +188,20 @@ async fn messages<'d>(
     departures: &'d [Departure],
 ) -> Vec<(&'d Departure, StoredMessage)> {
     let offsets: Vec<Offset> = departures.iter().map(|departure| departure.offset).collect();
-    match app.node.read_messages(id, &offsets, CARRIED_BYTES_MAX).await {
-        Ok(mut stored) => {
-            let found =
-                |departure: &'d Departure| Some((departure, stored.remove(&departure.offset)?));
-            return departures.iter().filter_map(found).collect();
-        }
-        Err(NotRead::Fetch(FetchRefusal::Corrupt(_))) => {}
-        Err(_) => return Vec::new(),
-    }
-    // One that cannot be read keeps no other from it.
+    let Ok(mut read) = read_each(app, id, &offsets, CARRIED_BYTES_MAX).await else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for departure in departures {
-        let one = app.node.read_messages(id, &[departure.offset], CARRIED_BYTES_MAX).await;
-        match one {
-            Ok(mut stored) => {
-                found.extend(stored.remove(&departure.offset).map(|message| (departure, message)));
+        if let Some(message) = read.found.remove(&departure.offset) {
+            found.push((departure, message));
+        } else if read.damaged.contains(&departure.offset) {
+            match departure.way.reason {
+                // That is why it goes: what was sent is not known, only that it was.
+                DeadReason::Undecodable => found.push((departure, nothing())),
+                // It could be read when it was admitted: the disk has damaged it, and others may have it.
+                _ => app.node.driver().doubt(id, departure.offset),
             }
-            // That is why it goes: what was sent is not known, only that it was.
-            Err(NotRead::Fetch(FetchRefusal::Corrupt(_)))
-                if departure.way.reason == DeadReason::Undecodable =>
-            {
-                found.push((departure, nothing()));
-            }
-            // It could be read when it was admitted: the disk has damaged it, and others may have it.
-            Err(NotRead::Fetch(FetchRefusal::Corrupt(_))) => {
-                app.node.driver().doubt(id, departure.offset);
-            }
-            Err(_) => {}
         }
     }
     found

@@ -229,12 +229,6 @@ impl Content {
         let (value, value_encoding) = text(stored.value.as_deref());
         let (group, group_encoding) = text(stored.key.as_deref());
         let named = stored.headers.iter().map(|(name, value)| (&name[..], value.as_deref()));
-        let first = named.clone().rfind(|(name, _)| *name == FIRST_ID);
-        let first = first.and_then(|(_, value)| identity(std::str::from_utf8(value?).ok()?));
-        let id = match first {
-            Some(first) => message_id(first.partition, first.offset.0),
-            None => message_id(partition, stored.offset.0),
-        };
         let sent = named.clone().rfind(|(name, _)| *name == FIRST_SENT);
         let sent = sent.and_then(|(_, value)| std::str::from_utf8(value?).ok()?.parse().ok());
         let headers = named.filter(|(name, _)| !is_for_delivery(name)).map(|(name, value)| {
@@ -243,7 +237,7 @@ impl Content {
             ShownHeader { name: name.text, name_encoding: name.encoding, value, value_encoding }
         });
         Content {
-            id,
+            id: id_of(partition, stored),
             value,
             value_encoding,
             group,
@@ -254,7 +248,17 @@ impl Content {
     }
 }
 
-/// How a message is called.
+/// How a message that lies in this partition is called: by where it was sent first.
+pub(crate) fn id_of(partition: PartitionIndex, stored: &StoredMessage) -> String {
+    let first = stored.headers.iter().rfind(|(name, _)| **name == *FIRST_ID);
+    let first = first.and_then(|(_, value)| identity(std::str::from_utf8(value.as_deref()?).ok()?));
+    match first {
+        Some(first) => message_id(first.partition, first.offset.0),
+        None => message_id(partition, stored.offset.0),
+    }
+}
+
+/// How a message is called that was sent to this place.
 pub(crate) fn message_id(partition: PartitionIndex, offset: i64) -> String {
     format!("{}-{offset}", partition.0)
 }

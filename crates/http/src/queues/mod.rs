@@ -20,6 +20,7 @@ mod message;
 mod peek_messages;
 mod place;
 mod purge_queue;
+mod read_each;
 mod receipt;
 mod receive;
 mod receive_messages;
@@ -33,7 +34,10 @@ mod settle;
 mod show_queue;
 mod show_stats;
 
-pub(crate) use carry_away::carry_away;
+pub(crate) use carry_away::{carry_away, header, redrives_of};
+pub(crate) use message::{Content, id_of};
+pub(crate) use place::not_asked;
+pub(crate) use read_each::read_each;
 
 use axum::routing::{MethodRouter, delete, get, patch, post};
 

@@ -9,3 +9,4 @@ mod open_metrics;
 mod patience;
 mod queues;
 mod support;
+mod tasks;

@@ -8,7 +8,6 @@
 //! good enough is the caller's choice (`ci`).
 
 use std::fs;
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -17,12 +16,17 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::oracle::root;
 use crate::product::Product;
 
+mod beside;
 mod docs;
 pub(crate) mod kit;
 pub(crate) mod program;
+mod servers;
 
-use kit::{Kit, is_on_path, with};
+use beside::Beside;
+use kit::{Kit, is_on_path};
 use program::{last_lines, lines};
+use servers::HTTP;
+pub(crate) use servers::Servers;
 
 const USAGE: &str =
     "usage: cargo xtask clients [--bootstrap HOST:PORT] [--only NAME] [--ci] [--write-docs]";
@@ -81,8 +85,11 @@ pub(crate) fn command(args: &[String]) -> Result<()> {
     ensure!(!(write_docs && only.is_some()), "--write-docs needs a run of all clients");
     let only = only.map(String::as_str);
     let report = match bootstrap {
-        Some(bootstrap) => run(bootstrap, ci, only)?,
-        None => run(&Product::start()?.kafka, ci, only)?,
+        Some(bootstrap) => run(&Servers::kafka(bootstrap), ci, only)?,
+        None => {
+            let product = Product::start()?;
+            run(&Servers::of(&product), ci, only)?
+        }
     };
     if write_docs {
         docs::write(&root()?.join("docs/clients.md"), &report)?;
@@ -91,22 +98,21 @@ pub(crate) fn command(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the clients whose name contains `filter`, or all, against the broker at `bootstrap`.
+/// Runs the clients whose name contains `filter`, or all, against the servers that they need.
 ///
 /// Prints one line per step as it happens and one per client.
 ///
 /// # Errors
 /// When a filter matches nothing or no broker listens. What goes wrong with a client is in the report.
-pub(crate) fn run(bootstrap: &str, ci: bool, filter: Option<&str>) -> Result<Report> {
+pub(crate) fn run(servers: &Servers, ci: bool, filter: Option<&str>) -> Result<Report> {
     let root = root()?;
     let chosen: Vec<&Client> =
         CLIENTS.iter().filter(|client| filter.is_none_or(|f| client.name.contains(f))).collect();
     ensure!(!chosen.is_empty(), "no client is called {}", filter.unwrap_or_default());
-    // Ten clients that each wait for a broker that is not there would take twenty minutes to say so.
-    TcpStream::connect(bootstrap).with_context(|| format!("no broker at {bootstrap}"))?;
+    servers.check()?;
     let mut report = Report { clients: Vec::new(), ci };
     for client in chosen {
-        let done = client.run(&root, bootstrap);
+        let done = client.run(&root, servers);
         println!("{}", summary(&done));
         report.clients.push(done);
     }
@@ -144,7 +150,7 @@ const CLIENTS: &[Client] = &[
 ];
 
 impl Client {
-    fn run(&self, root: &Path, bootstrap: &str) -> ClientReport {
+    fn run(&self, root: &Path, servers: &Servers) -> ClientReport {
         let mut report = ClientReport {
             name: self.name,
             version: String::new(),
@@ -157,8 +163,8 @@ impl Client {
         }
         match self.kit.command(root, self.program) {
             Ok(mut command) => {
-                command.env("BOOTSTRAP", bootstrap);
-                if let Err(error) = self.follow(root, command, &mut report) {
+                command.envs(servers.variables());
+                if let Err(error) = self.follow(root, servers, command, &mut report) {
                     report.push("program", false, format!("{error:#}"));
                 }
             }
@@ -168,25 +174,31 @@ impl Client {
     }
 
     /// Reads the program's lines until it ends, and checks what they announce.
-    fn follow(&self, root: &Path, mut command: Command, report: &mut ClientReport) -> Result<()> {
+    fn follow(
+        &self,
+        root: &Path,
+        servers: &Servers,
+        mut command: Command,
+        report: &mut ClientReport,
+    ) -> Result<()> {
         let log = root.join("target/clients").join(format!("{}.log", self.program));
-        let mut topic = None;
+        let (mut topic, mut worker) = (None, None);
         let status = lines(&mut command, &log, |line| match line.split_once(' ') {
             Some(("VERSION", version)) => report.version = version.to_string(),
             Some(("TOPIC", words)) => topic = words.split_once(' ').map(owned),
+            Some(("QUEUE", topic)) if servers.have(HTTP) => {
+                worker = Some(Beside::start(root, servers, "queue_worker.py", &[topic]));
+            }
             Some(("STEP", words)) => report.push_line(words),
             _ => {}
         })?;
-        if let Some((topic, codecs)) = topic {
-            let mut stored = with("python3", [root.join("tests/clients/python/stored.py")]);
-            stored
-                .args([topic, codecs])
-                .envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
-            lines(&mut stored, &log.with_extension("stored.log"), |line| {
-                if let Some(words) = line.strip_prefix("STEP ") {
-                    report.push_line(words);
-                }
-            })?;
+        let stored = topic.map(|(topic, codecs): (String, String)| {
+            Beside::start(root, servers, "stored.py", &[&topic, &codecs])
+        });
+        for beside in worker.into_iter().chain(stored) {
+            for words in beside.steps()? {
+                report.push_line(&words);
+            }
         }
         let said = last_lines(&fs::read_to_string(&log).unwrap_or_default(), 3);
         ensure!(!report.steps.is_empty(), "ended ({status}) before its first step: {said}");

@@ -21,11 +21,14 @@ pub(crate) struct Product {
     child: Child,
     /// Where it listens for Kafka clients.
     pub(crate) kafka: String,
+    /// And for HTTP.
+    pub(crate) http: String,
 }
 
 #[derive(Deserialize)]
 struct Ready {
     kafka: String,
+    http: String,
 }
 
 /// Where cargo puts what it builds.
@@ -55,7 +58,8 @@ impl Product {
     /// Builds and starts an ephemeral `dev` broker and waits until it is ready.
     pub(crate) fn start() -> Result<Product> {
         build()?;
-        Product::begin(["dev", "--kafka", "127.0.0.1:0", "--ephemeral"], Stdio::inherit())?.ready()
+        let anywhere = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        Product::begin(["dev", "--ephemeral"].iter().chain(&anywhere), Stdio::inherit())?.ready()
     }
 
     /// Starts what was built with this command line, and does not wait; its log goes to `log`.
@@ -80,7 +84,10 @@ impl Product {
                 let _ = sender.send(line);
             }
         });
-        Ok(Starting { product: Product { child, kafka: String::new() }, lines })
+        Ok(Starting {
+            product: Product { child, kafka: String::new(), http: String::new() },
+            lines,
+        })
     }
 
     /// Asks it to stop, as an operator does, and waits until it has.
@@ -99,7 +106,7 @@ impl Starting {
             bail!("the broker printed no ready line within {START_WAIT:?}");
         };
         let ready: Ready = serde_json::from_str(&line).context("the ready line")?;
-        self.product.kafka = ready.kafka;
+        (self.product.kafka, self.product.http) = (ready.kafka, ready.http);
         Ok(self.product)
     }
 }

@@ -37,6 +37,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
+import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -69,6 +70,7 @@ public class ClientTest {
         step("read", ClientTest::read);
         step("seek-by-time", () -> seekByTime(admin));
         step("idempotent", () -> send(TOPIC, records("none"), Map.of("enable.idempotence", "true")));
+        step("queue", () -> queue(admin));
         groupSteps(admin);
         step("admin", () -> admin(admin));
         System.out.flush();
@@ -210,6 +212,40 @@ public class ClientTest {
             check(latest == 50 && highest >= 0 && highest < 50, "latest " + latest + ", highest timestamp at " + highest);
             return "offset " + found.offset();
         }
+    }
+
+    /** A queue's topic is read as a log while its messages are worked (queue_worker.py); those of the first batch say how. */
+    static String queue(Admin admin) throws Exception {
+        String topic = "queue-" + RUN;
+        admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1).configs(Map.of("queue.enable", "true")))).all().get();
+        Map<String, RecordHeader> wishes = Map.of(
+                "urgent", new RecordHeader("towpath-priority", bytes("9")), "later", new RecordHeader("towpath-deliver-after", bytes("2s")),
+                "stale", new RecordHeader("towpath-ttl", bytes("100ms")));
+        List<String> values = new ArrayList<>(List.of("usual", "urgent", "later", "stale"));
+        for (int i = 0; i < 20; i++) values.add("" + i);
+        List<ProducerRecord<byte[], byte[]>> sent = new ArrayList<>();
+        for (String value : values) {
+            List<Header> headers = wishes.containsKey(value) ? List.of(wishes.get(value)) : List.of();
+            sent.add(new ProducerRecord<>(topic, 0, null, null, bytes(value), headers));
+        }
+        for (int first = 0; first < sent.size(); first += 4) {
+            if (first == 4) System.out.println("QUEUE " + topic);
+            send(topic, sent.subList(first, first + 4), Map.of());
+        }
+        List<ConsumerRecord<byte[], byte[]>> read = new ArrayList<>();
+        try (KafkaConsumer<byte[], byte[]> reader = consumer(Map.of("group.id", topic))) {
+            reader.subscribe(List.of(topic));
+            until("24 records", () -> {
+                reader.poll(Duration.ofMillis(200)).forEach(read::add);
+                return read.size() >= sent.size();
+            });
+            reader.commitSync();
+        }
+        for (int i = 0; i < read.size(); i++) {
+            ConsumerRecord<byte[], byte[]> r = read.get(i);
+            check(text(r.value()).equals(values.get(i)) && r.headers().equals(sent.get(i).headers()), "at " + i + ": " + text(r.value()) + " " + r.headers());
+        }
+        return read.size() + " records read as a log while they are worked";
     }
 
     /** A group member in a thread of its own. */

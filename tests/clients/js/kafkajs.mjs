@@ -4,7 +4,10 @@ import kafkajs from 'kafkajs'
 import snappy from 'kafkajs-snappy'
 import * as lz4 from 'lz4-napi'
 import zstdCodec from 'zstd-codec'
-import { bootstrap, check, checkNumbers, checkRead, finish, firstMs, numbered, partitions, pause, records, run, step, until, version } from './steps.mjs'
+import {
+  bootstrap, check, checkNumbers, checkQueue, checkRead, finish, firstMs, numbered, partitions, pause, queueConfig, queueTopic, records, run, sendToQueue, step,
+  until, version
+} from './steps.mjs'
 
 const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = kafkajs
 const topic = `kjs-${run}`
@@ -95,6 +98,15 @@ await step('seek-by-time', async () => {
   return `offset ${offset}`
 })
 await step('idempotent', () => send(topic, records('none'), 'none', { idempotent: true, maxInFlightRequests: 1 }))
+await step('queue', async () => {
+  await admin.createTopics({ topics: [{ topic: queueTopic, numPartitions: 1, replicationFactor: 1, configEntries: [queueConfig] }], waitForLeaders: true })
+  const read = []
+  const reader = await join(`${groupId}-queue`, queueTopic, (partition, message) => read.push(plain(partition, message)))
+  await sendToQueue(batch => send(queueTopic, batch))
+  await until('24 records', () => read.length >= 24)
+  await reader.leave()
+  return checkQueue(read)
+})
 
 let a, b
 await step('group-of-two', async () => {

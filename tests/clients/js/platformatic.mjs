@@ -2,7 +2,10 @@
 
 import zlib from 'node:zlib'
 import { Admin, Consumer, MessagesStreamFallbackModes, MessagesStreamModes, Producer } from '@platformatic/kafka'
-import { bootstrap, check, checkNumbers, checkRead, finish, firstMs, numbered, partitions, pause, records, run, step, until, version } from './steps.mjs'
+import {
+  bootstrap, check, checkNumbers, checkQueue, checkRead, finish, firstMs, numbered, partitions, pause, queueConfig, queueTopic, records, run, sendToQueue, step,
+  until, version
+} from './steps.mjs'
 
 const topic = `plt-${run}`
 const groupTopic = `plt-g-${run}`
@@ -36,17 +39,18 @@ const plain = ({ partition, offset, key, value, headers, timestamp }) => ({
 })
 
 /** A group member: its stream commits each message once it was taken. */
-async function join (groupId) {
+async function join (groupId, topic = groupTopic) {
   const consumer = new Consumer({ ...base, groupId, sessionTimeout: 10_000, rebalanceTimeout: 10_000, heartbeatInterval: 500, maxWaitTime: 200, autocommit: false })
-  const member = { assigned: new Set(), values: [], error: null }
+  const member = { assigned: new Set(), values: [], read: [], error: null }
   consumer.on('consumer:group:join', ({ assignments }) => {
-    member.assigned = new Set(assignments?.find(a => a.topic === groupTopic)?.partitions ?? [])
+    member.assigned = new Set(assignments?.find(a => a.topic === topic)?.partitions ?? [])
   })
-  const stream = await consumer.consume({ topics: [groupTopic], mode: MessagesStreamModes.COMMITTED, fallbackMode: MessagesStreamFallbackModes.EARLIEST })
+  const stream = await consumer.consume({ topics: [topic], mode: MessagesStreamModes.COMMITTED, fallbackMode: MessagesStreamFallbackModes.EARLIEST })
   stream.on('error', error => { member.error = error })
   const reading = (async () => {
     for await (const message of stream) {
       member.values.push(message.value.toString())
+      member.read.push(plain(message))
       await message.commit()
     }
   })().catch(error => { member.error = error })
@@ -99,6 +103,14 @@ await step('seek-by-time', async () => {
   return `offset ${first.offset}`
 })
 await step('idempotent', () => send(topic, records('none'), { idempotent: true }))
+await step('queue', async () => {
+  await admin.createTopics({ topics: [queueTopic], partitions: 1, replicas: 1, configs: [queueConfig] })
+  const reader = await join(`${groupId}-queue`, queueTopic)
+  await sendToQueue(batch => send(queueTopic, batch))
+  await until('24 records', () => reader.read.length >= 24)
+  await reader.leave()
+  return checkQueue(reader.read)
+})
 
 let a, b
 await step('group-of-two', async () => {

@@ -103,3 +103,24 @@ export function checkNumbers (values, first, last) {
   const sorted = values.map(Number).sort((a, b) => a - b)
   check(JSON.stringify(sorted) === JSON.stringify(numbered(first, last).map(r => Number(r.value))), `got ${sorted}`)
 }
+
+export const queueTopic = `queue-${run}`
+/** Makes a topic a queue as well. */
+export const queueConfig = { name: 'queue.enable', value: 'true' }
+const queueWishes = { urgent: ['towpath-priority', '9'], later: ['towpath-deliver-after', '2s'], stale: ['towpath-ttl', '100ms'] }
+const queueValues = [...['usual', 'urgent', 'later', 'stale'], ...Array.from({ length: 20 }, (_, i) => `${i}`)]
+
+/** Sends to the queue's topic by `send(records)`; its messages are worked (`queue_worker.py`) as soon as those are there that say how they want to be delivered. */
+export async function sendToQueue (send) {
+  for (let first = 0; first < queueValues.length; first += 4) {
+    if (first === 4) console.log(`QUEUE ${queueTopic}`)
+    await send(queueValues.slice(first, first + 4).map(value => ({ partition: 0, key: null, value, headers: queueWishes[value] ? [queueWishes[value]] : [], ms: Date.now() })))
+  }
+}
+
+/** `read`: what a group read from the beginning, in the order received. */
+export function checkQueue (read) {
+  const got = JSON.stringify(read.map(({ value, headers }) => [value, headers]))
+  check(got === JSON.stringify(queueValues.map(value => [value, queueWishes[value] ? [queueWishes[value]] : []])), got)
+  return `${read.length} records read as a log while they are worked`
+}

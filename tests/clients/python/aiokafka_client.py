@@ -7,7 +7,9 @@ import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from steps import BOOTSTRAP, FIRST_MS, PARTITIONS, RUN, check_read, finish, records, step, version
+from steps import (
+    BOOTSTRAP, FIRST_MS, PARTITIONS, QUEUE_CONFIG, QUEUE_GROUP, QUEUE_TOPIC, RUN, check_queue, check_read, finish, queue_batches, records,
+    step, version)
 
 TOPIC, GROUP_TOPIC, GROUP = f"aio-{RUN}", f"aio-g-{RUN}", f"aio-{RUN}"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -103,6 +105,18 @@ async def main():
         await consumer.stop()
     with step("idempotent") as s:
         s.detail = f"{await send(TOPIC, records('none'), enable_idempotence=True)} records"
+    with step("queue") as s:
+        admin = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP)
+        await admin.start()
+        await admin.create_topics([NewTopic(QUEUE_TOPIC, 1, 1, topic_configs=QUEUE_CONFIG)])
+        await admin.close()
+        for batch in queue_batches():
+            await send(QUEUE_TOPIC, batch)
+        reader = AIOKafkaConsumer(QUEUE_TOPIC, bootstrap_servers=BOOTSTRAP, group_id=QUEUE_GROUP, auto_offset_reset="earliest")
+        await reader.start()
+        read = [await asyncio.wait_for(reader.getone(), 20) for _ in range(24)]
+        await reader.stop()
+        s.detail = check_queue((record.value, record.headers) for record in read)
     with step("group-of-two") as s:
         a, b = await asyncio.gather(Member.begin(), Member.begin())
         await until("share for both", lambda: a.assigned and b.assigned and a.assigned | b.assigned == set(range(4)) and not a.assigned & b.assigned)

@@ -6,7 +6,9 @@ import confluent_kafka
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from steps import BOOTSTRAP, FIRST_MS, PARTITIONS, RUN, check_read, finish, records, step, until, version
+from steps import (
+    BOOTSTRAP, FIRST_MS, PARTITIONS, QUEUE_CONFIG, QUEUE_GROUP, QUEUE_TOPIC, RUN, check_queue, check_read, finish, queue_batches, records,
+    step, until, version)
 
 TOPIC, GROUP_TOPIC, GROUP = f"cpy-{RUN}", f"cpy-g-{RUN}", f"cpy-{RUN}"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -134,6 +136,15 @@ def main():
         consumer.close()
     with step("idempotent") as s:
         s.detail = f"{send(TOPIC, records('none'), **{'enable.idempotence': True})} records"
+    with step("queue") as s:
+        admin.create_topics([NewTopic(QUEUE_TOPIC, num_partitions=1, replication_factor=1, config=QUEUE_CONFIG)])[QUEUE_TOPIC].result(20)
+        for batch in queue_batches():
+            send(QUEUE_TOPIC, batch)
+        reader = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": QUEUE_GROUP, "auto.offset.reset": "earliest"})
+        reader.subscribe([QUEUE_TOPIC])
+        read = [until("record", lambda: reader.poll(1)) for _ in range(24)]
+        reader.close()
+        s.detail = check_queue((message.value(), message.headers()) for message in read)
     group_steps()
     finish()
 

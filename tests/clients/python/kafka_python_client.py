@@ -7,7 +7,9 @@ import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from steps import BOOTSTRAP, FIRST_MS, PARTITIONS, RUN, check_read, finish, records, step, until, version
+from steps import (
+    BOOTSTRAP, FIRST_MS, PARTITIONS, QUEUE_CONFIG, QUEUE_GROUP, QUEUE_TOPIC, RUN, check_queue, check_read, finish, queue_batches, records,
+    step, until, version)
 
 TOPIC, GROUP_TOPIC, GROUP = f"kpy-{RUN}", f"kpy-g-{RUN}", f"kpy-{RUN}"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -92,6 +94,16 @@ def main():
     with step("idempotent") as s:
         sent = send(TOPIC, records("none"), enable_idempotence=True)
         s.detail = f"{len(sent)} records"
+    with step("queue") as s:
+        admin = KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
+        admin.create_topics([NewTopic(QUEUE_TOPIC, num_partitions=1, replication_factor=1, topic_configs=QUEUE_CONFIG)])
+        admin.close()
+        for batch in queue_batches():
+            send(QUEUE_TOPIC, batch)
+        reader, read = KafkaConsumer(QUEUE_TOPIC, bootstrap_servers=BOOTSTRAP, group_id=QUEUE_GROUP, auto_offset_reset="earliest"), []
+        until("24 records", lambda: read.extend(r for batch in reader.poll(500).values() for r in batch) or len(read) >= 24)
+        reader.close()
+        s.detail = check_queue((record.value, record.headers) for record in read)
     with step("group-of-two") as s:
         a, b = Member("a"), Member("b")
         until("share for both", lambda: a.assigned and b.assigned and a.assigned | b.assigned == set(range(4)) and not a.assigned & b.assigned)

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from steps import BOOTSTRAP, RUN, finish, step, until, version
+from steps import BOOTSTRAP, QUEUE_GROUP, QUEUE_TOPIC, RUN, check_queue, finish, queue_batches, step, until, version
 
 TOPIC, GROUP = f"kcat-{RUN}", f"kcat-{RUN}"
 GROUP_TOPICS = [f"kcat-g-{RUN}-1", f"kcat-g-{RUN}-2"]
@@ -83,6 +83,17 @@ def main():
     with step("idempotent") as s:
         produce(TOPIC, [f"again-{i}:{i}" for i in range(30)], "-X", "enable.idempotence=true")
         s.detail = "30 records"
+    with step("queue") as s:
+        kcat("-P", "-t", QUEUE_TOPIC)
+        until("topic", lambda: f'topic "{QUEUE_TOPIC}" with' in kcat("-L", "-t", QUEUE_TOPIC))
+        for batch in queue_batches():
+            # It gives all records of a run the same headers.
+            for _, _, value, headers, _ in batch:
+                named = [word for name, content in headers for word in ("-H", f"{name}={content.decode()}")]
+                kcat("-P", "-t", QUEUE_TOPIC, "-p", "0", *named, text=value.decode())
+        lines = kcat("-q", "-X", "auto.offset.reset=earliest", "-c", "24", "-f", "%s|%h\n", "-G", QUEUE_GROUP, QUEUE_TOPIC).splitlines()
+        pairs = [(value.encode(), headers.partition("=")) for value, _, headers in (line.partition("|") for line in lines)]
+        s.detail = check_queue((value, [(name, content.encode())] if name else []) for value, (name, _, content) in pairs)
     both = {f"{topic} [0]" for topic in GROUP_TOPICS}
 
     def numbers(first, last):

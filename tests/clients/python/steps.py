@@ -90,3 +90,27 @@ def until(what, condition, timeout=20, pause=0.05):
             return value
         assert time.time() < deadline, f"no {what} within {timeout} s"
         time.sleep(pause)
+
+
+QUEUE_TOPIC, QUEUE_GROUP = f"queue-{RUN}", f"queue-{RUN}"
+# Makes a topic a queue as well.
+QUEUE_CONFIG = {"queue.enable": "true"}
+QUEUE_VALUES = [b"usual", b"urgent", b"later", b"stale", *(b"%d" % i for i in range(20))]
+QUEUE_WISHES = {
+    b"urgent": [("towpath-priority", b"9")], b"later": [("towpath-deliver-after", b"2s")], b"stale": [("towpath-ttl", b"100ms")]}
+
+
+def queue_batches():
+    """Records for QUEUE_TOPIC, batch by batch, as in `records`; its messages are worked (`queue_worker.py`) as soon as the
+    first batch, with those that say how they want to be delivered, is sent."""
+    for first in range(0, len(QUEUE_VALUES), 4):
+        if first == 4:
+            print(f"QUEUE {QUEUE_TOPIC}", flush=True)
+        yield [(0, None, value, QUEUE_WISHES.get(value, []), int(time.time() * 1000)) for value in QUEUE_VALUES[first:first + 4]]
+
+
+def check_queue(read):
+    """`read`: (value, headers) of what a group read from the beginning, in the order received."""
+    got = [(bytes(value), [(name, bytes(content)) for name, content in headers or []]) for value, headers in read]
+    assert got == [(value, QUEUE_WISHES.get(value, [])) for value in QUEUE_VALUES], got
+    return f"{len(got)} records read as a log while they are worked"

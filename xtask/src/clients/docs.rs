@@ -12,7 +12,7 @@ const BEGIN: &str = "<!-- written by `cargo xtask clients --write-docs` -->\n";
 const END: &str = "<!-- end of what is written -->\n";
 
 /// Columns that every library client has, by step name; other steps go to the last column.
-const COLUMNS: [(&str, &str); 9] = [
+const COLUMNS: [(&str, &str); 11] = [
     ("create", "creates topic"),
     ("stored-codecs", "codecs stored"),
     ("read", "reads back"),
@@ -22,6 +22,8 @@ const COLUMNS: [(&str, &str); 9] = [
     ("commit", "commits"),
     ("resume", "resumes"),
     ("seek-by-time", "seeks by time"),
+    ("queue", "reads a queue's topic"),
+    ("queue-worked", "its queue is worked"),
 ];
 
 /// Replaces the table between the two marks of the file.

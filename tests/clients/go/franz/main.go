@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,6 +176,24 @@ func main() {
 	steps.Step("idempotent", func() (string, error) { return send(topic, steps.Records("none")) })
 
 	var a, b *member
+	steps.Step("queue", func() (string, error) {
+		if _, err := admin.CreateTopic(ctx, 1, 1, steps.QueueConfig, steps.QueueTopic); err != nil {
+			return "", err
+		}
+		err := steps.SendToQueue(func(records []steps.Record) error {
+			_, err := send(steps.QueueTopic, records)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+		read, err := readUntil(func(read []steps.Record) bool { return len(read) >= 24 },
+			kgo.ConsumerGroup(steps.QueueTopic), kgo.ConsumeTopics(steps.QueueTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		if err != nil {
+			return "", err
+		}
+		return steps.CheckQueue(read)
+	})
 	steps.Step("group-of-two", func() (string, error) {
 		var err error
 		if a, err = join(); err != nil {
@@ -238,9 +257,15 @@ func main() {
 	steps.Finish()
 }
 
-// readAll reads all partitions of the topic from an offset until `count` records are there.
+// readAll reads all partitions of the topic from an offset until `count` records are there, one of partition 1 among them.
 func readAll(from kgo.Offset, count int) ([]steps.Record, error) {
-	cl, err := client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(from))
+	return readUntil(func(read []steps.Record) bool {
+		return len(read) >= count && slices.ContainsFunc(read, func(r steps.Record) bool { return r.Partition == 1 })
+	}, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(from))
+}
+
+func readUntil(done func([]steps.Record) bool, options ...kgo.Opt) ([]steps.Record, error) {
+	cl, err := client(options...)
 	if err != nil {
 		return nil, err
 	}
@@ -248,8 +273,7 @@ func readAll(from kgo.Offset, count int) ([]steps.Record, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var read []steps.Record
-	seenOne := false
-	for len(read) < count || !seenOne {
+	for !done(read) {
 		fetches := cl.PollFetches(ctx)
 		if errs := fetches.Errors(); len(errs) > 0 {
 			return nil, errs[0].Err
@@ -260,7 +284,6 @@ func readAll(from kgo.Offset, count int) ([]steps.Record, error) {
 				r.Headers = append(r.Headers, steps.Header{Key: h.Key, Value: h.Value})
 			}
 			read = append(read, r)
-			seenOne = seenOne || r.Partition == 1
 		})
 	}
 	return read, nil

@@ -33,6 +33,8 @@ func config() *sarama.Config {
 	c.Consumer.Offsets.AutoCommit.Enable = false
 	c.Consumer.Group.Session.Timeout = 10 * time.Second
 	c.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
+	// A commit goes over the connection on which a fetch may be waiting.
+	c.Consumer.MaxWaitTime = 50 * time.Millisecond
 	c.Consumer.Return.Errors = true
 	return c
 }
@@ -63,22 +65,23 @@ func send(topic string, records []steps.Record, c *sarama.Config) (string, error
 // member is a group member: Setup and Cleanup tell its share, ConsumeClaim reads and marks.
 type member struct {
 	group  sarama.ConsumerGroup
+	topic  string
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	mu       sync.Mutex
 	assigned int
-	values   []string
+	records  []steps.Record
 	err      error
 }
 
-func join() (*member, error) {
+func join(group, topic string) (*member, error) {
 	g, err := sarama.NewConsumerGroup([]string{steps.Bootstrap}, group, config())
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &member{group: g, cancel: cancel, done: make(chan struct{})}
+	m := &member{group: g, topic: topic, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		for err := range g.Errors() {
 			m.mu.Lock()
@@ -89,7 +92,7 @@ func join() (*member, error) {
 	go func() {
 		defer close(m.done)
 		for ctx.Err() == nil {
-			if err := g.Consume(ctx, []string{groupTopic}, m); err != nil && ctx.Err() == nil {
+			if err := g.Consume(ctx, []string{topic}, m); err != nil && ctx.Err() == nil {
 				m.mu.Lock()
 				m.err = err
 				m.mu.Unlock()
@@ -107,7 +110,7 @@ func (m *member) set(assigned int) {
 }
 
 func (m *member) Setup(s sarama.ConsumerGroupSession) error {
-	m.set(len(s.Claims()[groupTopic]))
+	m.set(len(s.Claims()[m.topic]))
 	return nil
 }
 
@@ -124,7 +127,7 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 				return nil
 			}
 			m.mu.Lock()
-			m.values = append(m.values, string(message.Value))
+			m.records = append(m.records, recordOf(message))
 			m.mu.Unlock()
 			s.MarkMessage(message, "")
 			s.Commit()
@@ -137,7 +140,11 @@ func (m *member) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.Consum
 func (m *member) got() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]string(nil), m.values...)
+	var values []string
+	for _, r := range m.records {
+		values = append(values, string(r.Value))
+	}
+	return values
 }
 
 func (m *member) parts() int {
@@ -223,12 +230,35 @@ func main() {
 	})
 
 	var a, b *member
-	steps.Step("group-of-two", func() (string, error) {
-		var err error
-		if a, err = join(); err != nil {
+	steps.Step("queue", func() (string, error) {
+		if err := admin.CreateTopic(steps.QueueTopic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1, ConfigEntries: steps.QueueConfig}, false); err != nil {
 			return "", err
 		}
-		if b, err = join(); err != nil {
+		reader, err := join(steps.QueueTopic, steps.QueueTopic)
+		if err != nil {
+			return "", err
+		}
+		err = steps.SendToQueue(func(records []steps.Record) error {
+			_, err := send(steps.QueueTopic, records, config())
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+		if err := steps.Until("24 records", func() bool { return len(reader.got()) >= 24 }); err != nil {
+			return "", err
+		}
+		if err := reader.leave(); err != nil {
+			return "", err
+		}
+		return steps.CheckQueue(reader.records)
+	})
+	steps.Step("group-of-two", func() (string, error) {
+		var err error
+		if a, err = join(group, groupTopic); err != nil {
+			return "", err
+		}
+		if b, err = join(group, groupTopic); err != nil {
 			return "", err
 		}
 		if err := steps.Until("share for both", func() bool { return a.parts() == 2 && b.parts() == 2 }); err != nil {
@@ -276,7 +306,7 @@ func main() {
 		if _, err := send(groupTopic, steps.Numbered(60, 70), config()); err != nil {
 			return "", err
 		}
-		c, err := join()
+		c, err := join(group, groupTopic)
 		if err != nil {
 			return "", err
 		}
@@ -307,11 +337,7 @@ func readFrom(cl sarama.Client, partition int32, offset int64, count int) ([]ste
 	for len(read) < count {
 		select {
 		case m := <-part.Messages():
-			r := steps.Record{Partition: m.Partition, Offset: m.Offset, Key: m.Key, Value: m.Value, Ms: m.Timestamp.UnixMilli()}
-			for _, h := range m.Headers {
-				r.Headers = append(r.Headers, steps.Header{Key: string(h.Key), Value: h.Value})
-			}
-			read = append(read, r)
+			read = append(read, recordOf(m))
 		case err := <-part.Errors():
 			return nil, err
 		case <-deadline:
@@ -319,4 +345,12 @@ func readFrom(cl sarama.Client, partition int32, offset int64, count int) ([]ste
 		}
 	}
 	return read, nil
+}
+
+func recordOf(m *sarama.ConsumerMessage) steps.Record {
+	r := steps.Record{Partition: m.Partition, Offset: m.Offset, Key: m.Key, Value: m.Value, Ms: m.Timestamp.UnixMilli()}
+	for _, h := range m.Headers {
+		r.Headers = append(r.Headers, steps.Header{Key: string(h.Key), Value: h.Value})
+	}
+	return r
 }

@@ -167,3 +167,60 @@ func Until(what string, condition func() bool) error {
 	}
 	return fmt.Errorf("no %s within 20 s", what)
 }
+
+// QueueTopic is a log and a queue at the same time, which QueueConfig makes it.
+var (
+	QueueTopic  = "queue-" + Run
+	QueueConfig = map[string]*string{"queue.enable": &yes}
+
+	yes         = "true"
+	queueWishes = map[string]Header{
+		"urgent": {"towpath-priority", []byte("9")}, "later": {"towpath-deliver-after", []byte("2s")}, "stale": {"towpath-ttl", []byte("100ms")},
+	}
+)
+
+func queueRecords() []Record {
+	var records []Record
+	for i := range 24 {
+		value := fmt.Sprint(i - 4)
+		if i < 4 {
+			value = []string{"usual", "urgent", "later", "stale"}[i]
+		}
+		r := Record{Value: []byte(value), Ms: time.Now().UnixMilli()}
+		if wish, ok := queueWishes[value]; ok {
+			r.Headers = []Header{wish}
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+// SendToQueue sends to QueueTopic; its messages are worked (queue_worker.py) as soon as those are there that say how they
+// want to be delivered.
+func SendToQueue(send func([]Record) error) error {
+	records := queueRecords()
+	for first := 0; first < len(records); first += 4 {
+		if first == 4 {
+			fmt.Println("QUEUE", QueueTopic)
+		}
+		if err := send(records[first : first+4]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckQueue compares with what was sent what a group read from the beginning.
+func CheckQueue(read []Record) (string, error) {
+	want := queueRecords()
+	if len(read) != len(want) {
+		return "", fmt.Errorf("%d records, not %d", len(read), len(want))
+	}
+	for i, w := range want {
+		w.Ms, w.Offset = read[i].Ms, read[i].Offset
+		if show(read[i]) != show(w) {
+			return "", fmt.Errorf("got %s, not %s", show(read[i]), show(w))
+		}
+	}
+	return fmt.Sprintf("%d records read as a log while they are worked", len(read)), nil
+}

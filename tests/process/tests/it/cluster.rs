@@ -288,7 +288,7 @@ fn a_cluster_loses_brokers_gets_them_back_and_grows() {
     cluster.check_records(20);
 }
 
-fn leader_of_first(topic: &Value) -> usize {
+pub(crate) fn leader_of_first(topic: &Value) -> usize {
     let leader = topic["partitions"][0]["leader"].as_u64();
     usize::try_from(leader.unwrap_or_else(|| panic!("no leader: {topic}"))).unwrap()
 }

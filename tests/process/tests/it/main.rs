@@ -15,4 +15,5 @@ mod queues;
 mod scrub;
 mod strangers;
 mod support;
+mod tasks;
 mod verify;

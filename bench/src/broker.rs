@@ -15,6 +15,7 @@ use towpath_process::Cost;
 use towpath_process::kafka::KafkaConnection;
 
 use crate::machine;
+use crate::peer::{Peer, PeerKind};
 
 /// How long a start may take: a JVM on one busy CPU, after a crash with gigabytes to check.
 const START_MAX: Duration = Duration::from_secs(240);
@@ -62,20 +63,35 @@ pub(crate) enum Durability {
 pub(crate) struct Lab {
     towpath: PathBuf,
     class_path: Option<String>,
+    elasticmq: Option<String>,
+    /// RabbitMQ and NATS are installed.
+    has_peers: bool,
     data: PathBuf,
 }
 
 impl Lab {
-    pub(crate) fn new(towpath: &Path, class_path: Option<&str>, data: &Path) -> Result<Lab> {
+    pub(crate) fn new(
+        towpath: &Path,
+        class_path: Option<&str>,
+        elasticmq: Option<&str>,
+        has_peers: bool,
+        data: &Path,
+    ) -> Result<Lab> {
         ensure!(towpath.is_file(), "{} is not there", towpath.display());
         fs::create_dir_all(data).with_context(|| format!("create {}", data.display()))?;
         remove_leftovers(data)?;
         let class_path = class_path.map(str::to_owned);
-        Ok(Lab { towpath: towpath.to_owned(), class_path, data: data.to_owned() })
+        let elasticmq = elasticmq.map(str::to_owned);
+        let (towpath, data) = (towpath.to_owned(), data.to_owned());
+        Ok(Lab { towpath, class_path, elasticmq, has_peers, data })
     }
 
     pub(crate) fn class_path(&self) -> Option<&str> {
         self.class_path.as_deref()
+    }
+
+    pub(crate) fn elasticmq(&self) -> Option<&str> {
+        self.elasticmq.as_deref()
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -90,6 +106,15 @@ impl Lab {
         broker.prepare()?;
         broker.start()?;
         Ok(broker)
+    }
+
+    /// Another work queue, where it is known where that is.
+    pub(crate) fn peer(&self, kind: PeerKind) -> Result<Option<Peer>> {
+        let is_there = match kind {
+            PeerKind::ElasticMq => self.elasticmq.is_some(),
+            PeerKind::RabbitMq | PeerKind::Nats => self.has_peers,
+        };
+        is_there.then(|| Peer::start(self, kind)).transpose()
     }
 
     fn broker(
@@ -140,9 +165,10 @@ fn remove_leftovers(data: &Path) -> Result<()> {
     for entry in fs::read_dir(data)? {
         let entry = entry?;
         let name = entry.file_name();
-        let is_ours =
-            |kind: &Kind| name.to_string_lossy().starts_with(&format!("{}-", kind.name()));
-        if Kind::BOTH.iter().any(is_ours) {
+        let peers = [PeerKind::ElasticMq, PeerKind::RabbitMq, PeerKind::Nats];
+        let names = Kind::BOTH.iter().map(|kind| kind.name()).chain(peers.map(PeerKind::name));
+        let mut prefixes = names.map(|name| format!("{name}-"));
+        if prefixes.any(|prefix| name.to_string_lossy().starts_with(&prefix)) {
             fs::remove_dir_all(entry.path())?;
         }
     }
@@ -155,13 +181,13 @@ pub(crate) const JVM_OPTIONS: &str = "-Xms1g -Xmx1g -server -XX:+UseG1GC -XX:Max
     -Djava.awt.headless=true";
 
 /// A command that ends with this process, also when nobody is left to end it.
-fn tied(program: &Path) -> Command {
+pub(crate) fn tied(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(program);
     command
 }
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 

@@ -6,6 +6,7 @@
 //!   rows/      one file per workload
 //!   broker     either product as a process: pinned, fed with the same topics, asked for its CPU time
 //!   load, open_loop, reader    the clients, which speak the protocol raw and are the same for both
+//!   peer/      other work queues as processes, and clients for them
 //!   machine    where it runs and how quiet it was
 //!   report     the tables
 //!   costs      what a request costs in instructions, allocations and system calls: `costs …`
@@ -23,6 +24,7 @@ mod java;
 mod load;
 mod machine;
 mod open_loop;
+mod peer;
 mod reader;
 mod report;
 mod row;
@@ -47,6 +49,12 @@ struct Arguments {
     /// Class path of Kafka with its tools; without it Towpath is measured alone
     #[arg(long)]
     kafka: Option<String>,
+    /// Class path of ElasticMQ, for the rows beside it
+    #[arg(long)]
+    elasticmq: Option<String>,
+    /// RabbitMQ and NATS are installed, as Debian has them: measure them too
+    #[arg(long)]
+    peers: bool,
     /// What is measured, for the report
     #[arg(long, default_value = "unknown")]
     commit: String,
@@ -107,7 +115,13 @@ fn main() -> Result<()> {
         ),
         kinds: if arguments.kafka.is_some() { Kind::BOTH.to_vec() } else { vec![Kind::Towpath] },
     };
-    let lab = Lab::new(&arguments.towpath, arguments.kafka.as_deref(), &arguments.data)?;
+    let lab = Lab::new(
+        &arguments.towpath,
+        arguments.kafka.as_deref(),
+        arguments.elasticmq.as_deref(),
+        arguments.peers,
+        &arguments.data,
+    )?;
     std::fs::create_dir_all(&arguments.keep)
         .with_context(|| format!("create {}", arguments.keep.display()))?;
     machine::take_priority();

@@ -55,11 +55,11 @@ fn ours(done: &Finished, metric: &str) -> Option<Spread> {
 }
 
 fn theirs(done: &Finished, metric: &str) -> Option<Spread> {
-    Spread::of(done.kafka.iter().filter_map(|sample| sample.get(metric)).collect())
+    Spread::of(done.theirs.iter().filter_map(|sample| sample.get(metric)).collect())
 }
 
 fn ratio(done: &Finished, metric: &str) -> Option<Spread> {
-    let pairs = done.towpath.iter().zip(&done.kafka);
+    let pairs = done.towpath.iter().zip(&done.theirs);
     Spread::of(pairs.filter_map(|(a, b)| Some(a.get(metric)? / b.get(metric)?)).collect())
 }
 
@@ -91,23 +91,24 @@ fn sign(goal: &Goal) -> &'static str {
     }
 }
 
-fn unit(goal: &Goal) -> &'static str {
+fn unit(row: &Row, goal: &Goal) -> String {
     match goal.of {
-        Of::Ours => "",
-        Of::Ratio => "× Kafka",
+        Of::Ours => String::new(),
+        Of::Ratio => format!("× {}", row.beside()),
     }
 }
 
 /// One row's table.
 pub(crate) fn table(row: &Row, done: &Finished) -> String {
     let mut text = String::new();
-    let has_peer = !done.kafka.is_empty();
+    let has_peer = !done.theirs.is_empty();
     let _ = if has_peer {
-        writeln!(text, "| {} | Towpath | Kafka | ratio |\n| --- | --- | --- | --- |", row.id)
+        let beside = row.beside();
+        writeln!(text, "| {} | Towpath | {beside} | ratio |\n| --- | --- | --- | --- |", row.id)
     } else {
         writeln!(text, "| {} | Towpath |\n| --- | --- |", row.id)
     };
-    for metric in metrics(&done.towpath, &done.kafka) {
+    for metric in metrics(&done.towpath, &done.theirs) {
         let cell = |spread: Option<Spread>| spread.map_or("–".to_owned(), Spread::text);
         let _ = write!(text, "| {metric} | {} |", cell(ours(done, &metric)));
         if has_peer {
@@ -118,7 +119,7 @@ pub(crate) fn table(row: &Row, done: &Finished) -> String {
     }
     for goal in row.goals {
         let Some(spread) = value(done, goal) else { continue };
-        let (sign, unit) = (sign(goal), unit(goal));
+        let (sign, unit) = (sign(goal), unit(row, goal));
         let _ = writeln!(
             text,
             "\n{}: {}{unit}; floor {sign} {}, target {sign} {}: **{}**",
@@ -129,7 +130,7 @@ pub(crate) fn table(row: &Row, done: &Finished) -> String {
             verdict(goal, spread.median),
         );
     }
-    let samples = done.towpath.iter().chain(&done.kafka);
+    let samples = done.towpath.iter().chain(&done.theirs);
     let loud = samples.clone().filter(|sample| sample.noise.is_loud()).count();
     let foreign = samples.clone().map(|sample| sample.noise.foreign_cpus).fold(0.0, f64::max);
     let load = samples.map(|sample| sample.noise.load).fold(0.0, f64::max);
@@ -161,7 +162,7 @@ pub(crate) fn summary(rows: &[Row], finished: &[Finished]) -> String {
     for (row, done) in finished_rows(rows, finished) {
         for goal in row.goals {
             let Some(spread) = value(done, goal) else { continue };
-            let (sign, unit) = (sign(goal), unit(goal));
+            let (sign, unit) = (sign(goal), unit(row, goal));
             let _ = writeln!(
                 text,
                 "| {} | {} | {}{unit} | {sign} {} | {sign} {} | {} |",
@@ -198,7 +199,7 @@ pub(crate) fn write(
     surroundings: &[(&'static str, String)],
 ) -> Result<()> {
     let mut text = "# Measured\n\n".to_owned();
-    text.push_str("Medians (least–greatest); ratios are Towpath ÷ Kafka, pair by pair.\n\n");
+    text.push_str("Medians (least–greatest); ratios are Towpath ÷ the other, pair by pair.\n\n");
     for (name, value) in surroundings {
         let _ = writeln!(text, "- {name}: {value}");
     }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use towpath_process::Cost;
 
 use crate::broker::{Broker, Kind, Lab, Pair, Patience, Trio};
 use crate::machine::{self, Look, Noise};
+use crate::peer::{Peer, PeerKind};
 use crate::rows;
 
 /// Memory that is touched before the first measurement, in bytes.
@@ -35,6 +37,16 @@ pub(crate) struct Row {
     pub(crate) goals: &'static [Goal],
 }
 
+impl Row {
+    /// Whom Towpath stands beside.
+    pub(crate) fn beside(&self) -> &'static str {
+        match self.work {
+            Work::Versus { peer, .. } => peer.name(),
+            _ => Kind::Kafka.name(),
+        }
+    }
+}
+
 /// How a row's samples come about.
 pub(crate) enum Work {
     /// On brokers that all such rows share, in turn: A B B A …
@@ -46,6 +58,12 @@ pub(crate) enum Work {
     },
     /// On one broker of each, started for the row, in turn as well.
     Single(fn(&Lab, &Broker, &Plan) -> Result<Sample>),
+    /// On one broker of ours and one other work queue, started for the row, in turn as well.
+    Versus {
+        peer: PeerKind,
+        ours: fn(&Broker, &Plan) -> Result<Sample>,
+        theirs: fn(&Peer, &Plan) -> Result<Sample>,
+    },
     /// On three brokers of each that are a cluster, started for the row, in turn as well.
     Trios(fn(&Lab, &Trio, &Plan) -> Result<Sample>),
     /// On brokers of its own, because it ends them.
@@ -66,7 +84,7 @@ pub(crate) struct Goal {
 pub(crate) enum Of {
     /// Towpath's own figure.
     Ours,
-    /// Towpath's figure divided by Kafka's, pair by pair.
+    /// Towpath's figure divided by the other's, pair by pair.
     Ratio,
 }
 
@@ -129,10 +147,18 @@ impl<T> Measured<T> {
 
 /// Looks at the clocks before and after.
 pub(crate) fn measured<T>(broker: &Broker, act: impl FnOnce() -> Result<T>) -> Result<Measured<T>> {
+    measured_by(|| broker.cost(), act)
+}
+
+/// The same, of whatever tells what it costs.
+pub(crate) fn measured_by<T>(
+    cost: impl Fn() -> Result<Cost>,
+    act: impl FnOnce() -> Result<T>,
+) -> Result<Measured<T>> {
     let look = Look::now();
-    let (broker_before, client_before) = (broker.cost()?.cpu, machine::own_cpu());
+    let (broker_before, client_before) = (cost()?.cpu, machine::own_cpu());
     let value = act()?;
-    let broker_cpu = broker.cost()?.cpu.saturating_sub(broker_before);
+    let broker_cpu = cost()?.cpu.saturating_sub(broker_before);
     let client_cpu = machine::own_cpu().saturating_sub(client_before);
     let noise = look.noise_since(broker_cpu + client_cpu);
     Ok(Measured { value, broker_cpu, client_cpu, noise })
@@ -145,7 +171,8 @@ pub(crate) struct Finished {
     commit: String,
     pub(crate) towpath: Vec<Sample>,
     /// Empty when Towpath was measured alone. Otherwise sample `i` is the neighbour of sample `i`.
-    pub(crate) kafka: Vec<Sample>,
+    #[serde(alias = "kafka")]
+    pub(crate) theirs: Vec<Sample>,
 }
 
 impl Finished {
@@ -182,7 +209,7 @@ pub(crate) fn measure(
         id: row.id.to_owned(),
         commit: commit.to_owned(),
         towpath: Vec::new(),
-        kafka: Vec::new(),
+        theirs: Vec::new(),
     };
     match &row.work {
         Work::Own(work) => {
@@ -199,6 +226,23 @@ pub(crate) fn measure(
             let start = |kind: &Kind| Ok((*kind, lab.start(*kind)?));
             let brokers = plan.kinds.iter().map(start).collect::<Result<_>>()?;
             in_turn(brokers, plan, &mut finished, |broker| sample(lab, broker, plan))?;
+        }
+        Work::Versus { peer, ours, theirs } => {
+            *pair = None;
+            let (broker, other) = (lab.start(Kind::Towpath)?, lab.peer(*peer)?);
+            for _ in 0..if plan.is_quick { 1 } else { peer.warm_ups() } {
+                ours(&broker, plan).context("warm up Towpath")?;
+                other.as_ref().map(|other| theirs(other, plan)).transpose()?;
+            }
+            for round in 0..plan.pairs {
+                let sample = || ours(&broker, plan).context("on Towpath");
+                let first = (round % 2 == 0).then(sample).transpose()?;
+                if let Some(other) = &other {
+                    let one = theirs(other, plan).with_context(|| format!("on {}", peer.name()))?;
+                    finished.theirs.push(one);
+                }
+                finished.towpath.push(first.map_or_else(sample, Ok)?);
+            }
         }
         Work::Trios(sample) => {
             *pair = None;
@@ -260,7 +304,7 @@ impl Finished {
     fn of(&mut self, kind: Kind) -> &mut Vec<Sample> {
         match kind {
             Kind::Towpath => &mut self.towpath,
-            Kind::Kafka => &mut self.kafka,
+            Kind::Kafka => &mut self.theirs,
         }
     }
 }
@@ -289,8 +333,8 @@ mod tests {
         let row = &rows::all()[0];
         let mut sample = Sample::default();
         sample.set("x", 1.5);
-        let (towpath, kafka) = (vec![sample], Vec::new());
-        let finished = Finished { id: row.id.to_owned(), commit: "one".into(), towpath, kafka };
+        let (towpath, theirs) = (vec![sample], Vec::new());
+        let finished = Finished { id: row.id.to_owned(), commit: "one".into(), towpath, theirs };
         finished.save(keep.path()).unwrap();
         let again = Finished::load(keep.path(), row, "one").unwrap();
         assert_eq!(again.towpath[0].get("x"), Some(1.5));

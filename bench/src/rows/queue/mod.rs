@@ -19,6 +19,7 @@ mod latency;
 mod many;
 mod polls;
 mod restart;
+mod versus;
 
 /// Clients that work at the same time, each on a connection of its own.
 const CONNECTIONS: usize = 8;
@@ -51,6 +52,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows.extend(polls::rows());
     rows.extend(restart::rows());
     rows.extend(latency::rows());
+    rows.extend(versus::rows());
     rows
 }
 
@@ -121,13 +123,13 @@ enum Until {
 }
 
 /// What workers did.
-struct Cycled {
-    workers: Vec<Worker>,
+struct Cycled<W = Worker> {
+    workers: Vec<W>,
     messages: u64,
     elapsed: Duration,
 }
 
-fn figures(load: &Measured<Cycled>) -> Sample {
+fn figures<W>(load: &Measured<Cycled<W>>) -> Sample {
     let Cycled { messages, elapsed, .. } = &load.value;
     let count = *messages as f64;
     let mut sample = load.sample();
@@ -138,10 +140,11 @@ fn figures(load: &Measured<Cycled>) -> Sample {
 }
 
 /// Lets workers go round.
-async fn go<F, C>(workers: Vec<Worker>, until: Until, cycle: C) -> Result<Cycled>
+async fn go<W, F, C>(workers: Vec<W>, until: Until, cycle: C) -> Result<Cycled<W>>
 where
-    C: Fn(Worker) -> F + Copy + Send + 'static,
-    F: Future<Output = Result<(Worker, u64)>> + Send,
+    W: Send + 'static,
+    C: Fn(W) -> F + Copy + Send + 'static,
+    F: Future<Output = Result<(W, u64)>> + Send,
 {
     let began = Instant::now();
     let each = workers.len().max(1) as u64;

@@ -19,6 +19,7 @@ use crate::due::DueIndex;
 use crate::groups::GroupNumber;
 use crate::index::OffsetIndex;
 use crate::names::GroupNames;
+use crate::observed::Arrivals;
 use crate::ranges::OffsetRanges;
 use crate::record::{Record, Settlement, Special, Verdict};
 use crate::request::{DeliveryConfig, Wait};
@@ -48,6 +49,8 @@ pub struct Deliveries {
     pub(crate) dedup: DedupWindow,
     /// Receivers that wait, in the order in which they came. Only who leads has any.
     pub(crate) waits: VecDeque<Arc<Wait>>,
+    /// What came, as far as this process has led; not part of the state.
+    pub(crate) arrivals: Arrivals,
     /// This process leads.
     pub(crate) runs: bool,
     /// Where the records of who leads end.
@@ -168,6 +171,7 @@ impl Deliveries {
             next_lease: 1,
             dedup: DedupWindow::default(),
             waits: VecDeque::new(),
+            arrivals: Arrivals::default(),
             runs: false,
             records_end: Offset::ZERO,
             awaits_snapshot: false,
@@ -268,13 +272,16 @@ impl Deliveries {
                 for (number, offset) in (*first_lease..).zip(offsets) {
                     own.lease(*offset, &Lease { number, ..lease }, messages);
                 }
+                if self.runs {
+                    own.seen_mut().received += offsets.len() as u64;
+                }
                 if let Some(name) = attempt {
                     let (first_lease, offsets) = (*first_lease, offsets.clone());
                     own.name_receive(Arc::clone(name), Named { at: *at, first_lease, offsets });
                 }
             }
-            Record::Settled { subscription, offsets, how, .. } => {
-                self.settle(*subscription, *how, offsets);
+            Record::Settled { at, subscription, offsets, how } => {
+                self.settle(*at, *subscription, *how, offsets);
             }
             Record::Returned { at, subscription, why, note, messages } => {
                 let (known, subscriptions) = (&self.messages, &mut self.subscriptions);
@@ -282,10 +289,16 @@ impl Deliveries {
                 for (offset, not_before) in messages {
                     own.give_back(*offset, *at, *not_before, (*why, note.as_ref()), known);
                 }
+                if self.runs {
+                    own.seen_mut().returned(*at, *why, messages.len());
+                }
             }
-            Record::Extended { subscription, messages, .. } => {
+            Record::Extended { at, subscription, messages } => {
                 let Some(own) = self.subscriptions.get_mut(subscription) else { return };
                 messages.iter().for_each(|(offset, until)| own.extend(*offset, *until));
+                if self.runs {
+                    own.seen_mut().extended(*at, messages.len());
+                }
             }
             Record::Moving { subscription, to, reason, note, offsets, .. } => {
                 let (messages, subscriptions) = (&self.messages, &mut self.subscriptions);
@@ -293,9 +306,9 @@ impl Deliveries {
                 let way = Move { to: Arc::clone(to), reason: *reason, note: note.clone() };
                 offsets.iter().for_each(|offset| own.send_away(*offset, &way, messages));
             }
-            Record::Purged { subscription, end, .. } => self.purge(*subscription, *end),
+            Record::Purged { at, subscription, end } => self.purge(*at, *subscription, *end),
             Record::Aged { to, .. } => self.messages.aged_to = self.messages.aged_to.max(*to),
-            Record::Trimmed { start, .. } => self.trim(*start),
+            Record::Trimmed { at, start } => self.trim(*at, *start),
             Record::Skipped { to, .. } => self.skip(*to),
             Record::Resumed { end, .. } => self.truncate(*end),
             Record::Subscribed { number, name, from, .. } => {
@@ -310,6 +323,8 @@ impl Deliveries {
             Record::Runs { at, time } => {
                 self.clock.runs_from(*at, *time);
                 self.runs = true;
+                self.arrivals = Arrivals::default();
+                self.subscriptions.values_mut().for_each(Subscription::forget_seen);
             }
             Record::Looked => self.messages.expired.clear(),
             Record::Ticked { .. } | Record::Passed { .. } | Record::Snapshot { .. } => {}
@@ -360,6 +375,12 @@ impl Deliveries {
             self.admit_special(at, offset, special);
         }
         self.make_run_ready(plain_from..end);
+        if self.runs {
+            let void = specials.iter().filter(|special| special.verdict != Verdict::Deliver);
+            let is_repeat = |each: &&Special| matches!(each.verdict, Verdict::Duplicate { .. });
+            let (void, repeats) = (void.clone().count(), void.filter(is_repeat).count());
+            self.arrivals.note(at, count, void as u32, repeats as u32);
+        }
     }
 
     fn skip(&mut self, to: Offset) {
@@ -423,10 +444,27 @@ impl Deliveries {
         }
     }
 
-    fn settle(&mut self, subscription: u32, _how: Settlement, offsets: &[Offset]) {
+    fn settle(&mut self, at: QueueTime, subscription: u32, how: Settlement, offsets: &[Offset]) {
         let (messages, subscriptions) = (&self.messages, &mut self.subscriptions);
         let Some(own) = subscriptions.get_mut(&subscription) else { return };
-        offsets.iter().for_each(|offset| own.settle(*offset, messages));
+        if self.runs {
+            own.seen_mut().settled(at, how, offsets.len());
+        }
+        for offset in offsets {
+            let reason = match how {
+                Settlement::Moved => own.moving.get(offset).map(|way| way.reason),
+                _ => None,
+            };
+            let live = own.settle(*offset, messages);
+            if !self.runs {
+                continue;
+            }
+            match (how, reason, live) {
+                (Settlement::Deleted, _, Some(live)) => own.seen_mut().deleted(at, &live),
+                (Settlement::Moved, Some(reason), _) => own.seen_mut().moved(reason),
+                _ => {}
+            }
+        }
         for offset in offsets {
             if self.is_settled(*offset) {
                 self.messages.forget(*offset);
@@ -445,21 +483,32 @@ impl Deliveries {
         }
     }
 
-    fn purge(&mut self, subscription: u32, end: Offset) {
+    fn purge(&mut self, at: QueueTime, subscription: u32, end: Offset) {
         let (messages, subscriptions) = (&self.messages, &mut self.subscriptions);
         let Some(own) = subscriptions.get_mut(&subscription) else { return };
+        let before = own.unsettled_count(messages.admitted_to);
         own.purge(end, messages);
+        let gone = before - own.unsettled_count(messages.admitted_to);
+        if self.runs {
+            own.seen_mut().settled(at, Settlement::Dropped, gone as usize);
+        }
         self.dedup.clear_ids();
         self.forget_settled(self.messages.start..end);
     }
 
-    fn trim(&mut self, start: Offset) {
+    fn trim(&mut self, at: QueueTime, start: Offset) {
         let start = start.min(self.messages.admitted_to);
         if start <= self.messages.start {
             return;
         }
+        let admitted_to = self.messages.admitted_to;
         for own in self.subscriptions.values_mut() {
+            let before = own.unsettled_count(admitted_to);
             own.purge(start, &self.messages);
+            let gone = before - own.unsettled_count(admitted_to);
+            if self.runs && 0 < gone {
+                own.seen_mut().settled(at, Settlement::Expired, gone as usize);
+            }
         }
         self.forget_settled(self.messages.start..start);
         self.messages.start = start;

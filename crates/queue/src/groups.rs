@@ -17,6 +17,8 @@ pub(crate) struct Groups {
     ready: BTreeSet<(Offset, GroupNumber)>,
     /// Messages that wait in groups.
     waiting: u64,
+    /// Groups of which a message is held.
+    held: usize,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -41,7 +43,7 @@ impl Groups {
 
     /// Groups of which a message is held.
     pub(crate) fn held_groups(&self) -> usize {
-        self.groups.values().filter(|group| 0 < group.held).count()
+        self.held
     }
 
     /// A message waits from now on. `is_late`: it may not be delivered yet.
@@ -66,13 +68,16 @@ impl Groups {
         is_late: impl Fn(Offset) -> bool,
     ) {
         self.take(number, offset);
-        self.groups.entry(number).or_default().held += 1;
+        let group = self.groups.entry(number).or_default();
+        self.held += usize::from(group.held == 0);
+        group.held += 1;
         self.refresh(number, is_late);
     }
 
     /// A held message is held no more; it is settled, or added again.
     pub(crate) fn let_go(&mut self, number: GroupNumber, is_late: impl Fn(Offset) -> bool) {
         let Some(group) = self.groups.get_mut(&number) else { return };
+        self.held -= usize::from(group.held == 1);
         group.held = group.held.saturating_sub(1);
         self.refresh(number, is_late);
     }

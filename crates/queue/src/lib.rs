@@ -13,6 +13,7 @@
 //! unsettled message are apart.
 
 mod admission;
+mod advice;
 mod bytes;
 mod decide;
 mod dedup;
@@ -22,6 +23,7 @@ mod expire;
 mod groups;
 mod index;
 mod names;
+mod observed;
 mod ranges;
 mod record;
 mod request;
@@ -39,10 +41,12 @@ pub use admission::{
     DELIVER_AFTER, DELIVER_AT, FIRST_ID, FIRST_SENT, MOVED_FROM, PRIORITY, PRIORITY_MAX,
     REDRIVEN_BY, REDRIVES, TTL, duration, facts_of, identity, identity_header,
 };
+pub use advice::{TooShort, Worked};
 pub use decide::{DeliveryDecision, LEASE_MAX, RECEIVE_MAX};
 pub use dedup::{DedupKey, Identity};
 pub use deliveries::{Deliveries, OWN_SUBSCRIPTION, PRIORITY_USUAL};
 pub use groups::GroupNumber;
+pub use observed::{Durations, Observed, RECEIVES_UP_TO, Recent, quantile};
 pub use ranges::OffsetRanges;
 pub use record::{DeadReason, Record, Return, Settlement, Special, Verdict};
 pub use request::{

@@ -299,6 +299,52 @@ impl Return {
     }
 }
 
+impl Return {
+    /// Every reason to come back.
+    pub const ALL: [Return; 5] = [
+        Return::LeaseExpired,
+        Return::Released,
+        Return::Failed,
+        Return::Unclaimed,
+        Return::MoveFailed,
+    ];
+}
+
+impl DeadReason {
+    /// Every reason to go to another queue.
+    pub const ALL: [DeadReason; 6] = [
+        DeadReason::TooManyReceives,
+        DeadReason::Expired,
+        DeadReason::Rejected,
+        DeadReason::QueueDeleted,
+        DeadReason::Undecodable,
+        DeadReason::Redriven,
+    ];
+}
+
+impl Settlement {
+    /// Every way to be done with a message.
+    pub const ALL: [Settlement; 5] = [
+        Settlement::Deleted,
+        Settlement::Moved,
+        Settlement::Expired,
+        Settlement::Dropped,
+        Settlement::Rejected,
+    ];
+
+    /// As metrics and people have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Settlement::Deleted => "deleted",
+            Settlement::Moved => "moved",
+            Settlement::Expired => "expired",
+            Settlement::Dropped => "dropped",
+            Settlement::Rejected => "rejected",
+        }
+    }
+}
+
 macro_rules! as_byte {
     ($type:ident, $what:literal: $($name:ident = $byte:literal),+ $(,)?) => {
         impl $type {

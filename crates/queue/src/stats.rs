@@ -7,6 +7,7 @@ use std::time::Duration;
 use towpath_model::{Now, Offset};
 
 use crate::deliveries::Deliveries;
+use crate::observed::Observed;
 use crate::ranges::OffsetRanges;
 use crate::subscription::{Attempt, Move, Place, Subscription};
 use crate::time::QueueTime;
@@ -22,11 +23,11 @@ pub struct Stats {
     pub delayed: u64,
     /// On their way to another queue.
     pub moving: u64,
-    /// Message groups that can be received from, and those of which a message is held.
+    /// Message groups that can be received from now: so many receivers can work beside each other.
     pub ready_groups: u64,
     /// Message groups of which a message is held.
     pub held_groups: u64,
-    /// Age of the oldest message that nobody holds.
+    /// Age of the oldest message that can be received.
     pub oldest_waiting: Option<Duration>,
     /// Age of the oldest message.
     pub oldest: Option<Duration>,
@@ -34,8 +35,6 @@ pub struct Stats {
     pub receivers: u64,
     /// Message groups that have messages, for any subscription.
     pub groups: u64,
-    /// Bytes of memory in which it stands which new message is delayed until when.
-    pub delay_bytes: u64,
 }
 
 /// A message as somebody sees it who only looks.
@@ -101,23 +100,14 @@ impl Deliveries {
         let at = self.clock.now(now.time);
         let age = |offset: Offset| at - self.messages.admitted_at(offset);
         let ready = own.ready.values().filter_map(OffsetRanges::first);
-        let waiting = own.groups.ready().filter_map(|(_, mut waiting)| waiting.next());
+        // The groups are in the order of their oldest messages.
+        let waiting = own.groups.ready().next().and_then(|(_, mut waiting)| waiting.next());
         let oldest_waiting = ready.chain(waiting).min();
         let start = own.settled.start();
-        let early_in_groups = self.messages.early.len() as u64;
-        let has_groups = self.messages.names.len() != 0;
-        let grouped_again = own
-            .live
-            .iter()
-            .take_while(|_| has_groups)
-            .filter(|(offset, live)| {
-                matches!(live.place, Place::Delayed { .. })
-                    && self.messages.group_of.get(*offset).is_some()
-            })
-            .count() as u64;
+        let late_in_groups = (self.messages.early.len() + own.delayed_in_groups) as u64;
         Some(Stats {
             // Delayed messages of groups stand in their groups too.
-            ready: own.ready_count().saturating_sub(early_in_groups + grouped_again),
+            ready: own.ready_count().saturating_sub(late_in_groups),
             in_flight: own.leased as u64,
             delayed: self.messages.delayed + own.delayed_again as u64,
             moving: own.moving.len() as u64,
@@ -126,10 +116,23 @@ impl Deliveries {
             oldest_waiting: oldest_waiting.map(age),
             oldest: (start < self.messages.admitted_to).then(|| age(start)),
             groups: self.messages.names.len() as u64,
-            delay_bytes: self.messages.delays.bytes() as u64,
             receivers: self.waits.iter().filter(|w| w.receive.subscription == subscription).count()
                 as u64,
         })
+    }
+
+    /// What this process has seen of a subscription since it leads.
+    #[must_use]
+    pub fn observed(&self, now: Now, subscription: u32) -> Option<Observed> {
+        let own = self.subscriptions.get(&subscription)?;
+        Some(own.seen().observed(self.clock.now(now.time), &self.arrivals))
+    }
+
+    /// Bytes of memory in which it stands which new message is delayed until when. Looks at every second
+    /// of which that is known.
+    #[must_use]
+    pub fn delay_bytes(&self) -> usize {
+        self.messages.delays.bytes()
     }
 
     /// Looks at messages from an offset on, without taking any; `max` of them at most, and after looking at

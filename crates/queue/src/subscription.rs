@@ -20,6 +20,7 @@ use towpath_model::{Offset, Timestamp};
 use crate::due::DueIndex;
 use crate::groups::{GroupNumber, Groups};
 use crate::index::OffsetMap;
+use crate::observed::Seen;
 use crate::ranges::OffsetRanges;
 use crate::record::{DeadReason, Return};
 use crate::settled::SettledSet;
@@ -140,6 +141,10 @@ pub(crate) struct Subscription {
     pub(crate) leased: usize,
     /// Messages that came back and are delayed.
     pub(crate) delayed_again: usize,
+    /// Those of them that stand in a group too.
+    pub(crate) delayed_in_groups: usize,
+    /// What this process has seen while it led; not part of the state.
+    seen: Option<Box<Seen>>,
 }
 
 impl Subscription {
@@ -157,7 +162,24 @@ impl Subscription {
             named_order: VecDeque::new(),
             leased: 0,
             delayed_again: 0,
+            delayed_in_groups: 0,
+            seen: None,
         }
+    }
+
+    /// What has been seen, to be added to.
+    pub(crate) fn seen_mut(&mut self) -> &mut Seen {
+        self.seen.get_or_insert_default()
+    }
+
+    /// What has been seen.
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.as_deref().copied().unwrap_or_default()
+    }
+
+    /// What has been seen so far was another leadership's.
+    pub(crate) fn forget_seen(&mut self) {
+        self.seen = None;
     }
 
     /// How many messages can be received, if nobody waits for an earlier one of their group.
@@ -298,6 +320,7 @@ impl Subscription {
             Some(Place::Delayed { .. }) => {
                 self.delayed_again -= 1;
                 if known.group(offset).is_some() {
+                    self.delayed_in_groups -= 1;
                     self.take(offset, known);
                 }
             }
@@ -359,6 +382,7 @@ impl Subscription {
                 self.delayed_again += 1;
                 self.delays.add(until, offset);
                 if let Some(group) = known.group(offset) {
+                    self.delayed_in_groups += 1;
                     self.enter(group, offset, known);
                 }
             }
@@ -377,13 +401,20 @@ impl Subscription {
         self.moving.insert(offset, to.clone());
     }
 
-    /// The subscription is done with a message.
-    pub(crate) fn settle(&mut self, offset: Offset, known: &impl Known) {
-        if !self.settled.contains(offset) {
-            self.leave_place(offset, known);
-            self.live.remove(offset);
-            self.settled.insert(offset);
+    /// The subscription is done with a message. Returns what is known of it, if it was ever received.
+    pub(crate) fn settle(&mut self, offset: Offset, known: &impl Known) -> Option<Live> {
+        if self.settled.contains(offset) {
+            return None;
         }
+        self.leave_place(offset, known);
+        self.settled.insert(offset);
+        self.live.remove(offset)
+    }
+
+    /// How many messages before `admitted_to` it is not done with.
+    pub(crate) fn unsettled_count(&self, admitted_to: Offset) -> u64 {
+        let span = u64::try_from(admitted_to - self.settled.start()).unwrap_or(0);
+        span.saturating_sub(self.settled.ahead())
     }
 
     /// The subscription is done with everything before `end`.
@@ -397,13 +428,17 @@ impl Subscription {
             .collect();
         // Those that came back have an entry of their own.
         let live: Vec<Offset> = self.live.range(Offset(0)..end).map(|(at, _)| at).collect();
-        live.into_iter().for_each(|offset| self.settle(offset, known));
+        for offset in live {
+            self.settle(offset, known);
+        }
         for run in runs {
             self.settled.insert_run(run.clone());
             self.take_run(run);
         }
         let left: Vec<Offset> = self.settled.unsettled(self.settled.start()..end).collect();
-        left.into_iter().for_each(|offset| self.settle(offset, known));
+        for offset in left {
+            self.settle(offset, known);
+        }
     }
 
     /// A first delay has ended.
@@ -436,6 +471,7 @@ impl Subscription {
                 match known.group(offset) {
                     None => self.make_ready(offset, known),
                     Some(group) => {
+                        self.delayed_in_groups -= 1;
                         let (live, groups) = (&self.live, &mut self.groups);
                         groups.refresh(group, |at| is_late(live, known, at));
                     }
@@ -509,6 +545,7 @@ impl Subscription {
                 self.delayed_again += 1;
                 self.delays.add(until, offset);
                 if let Some(group) = known.group(offset) {
+                    self.delayed_in_groups += 1;
                     self.enter(group, offset, known);
                 }
             }

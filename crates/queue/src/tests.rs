@@ -2,6 +2,7 @@
 //! account of what every message went through.
 
 mod account;
+mod observations;
 mod properties;
 mod rules;
 
@@ -190,6 +191,10 @@ impl Bench {
             Some(Reply::Receipts(outcomes)) => outcomes,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn observed(&self) -> crate::Observed {
+        self.leader.observed(self.now, 0).unwrap()
     }
 
     fn stats(&self) -> crate::Stats {

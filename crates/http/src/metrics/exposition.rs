@@ -10,6 +10,8 @@ pub(super) enum Kind {
     Gauge,
     /// Only goes up, from the start of the process.
     Counter,
+    /// How many were how large; see [`Family::histogram`].
+    Histogram,
 }
 
 /// Text with families, without its end mark.
@@ -74,6 +76,7 @@ impl Exposition {
         let (kind_name, suffix) = match kind {
             Kind::Gauge => ("gauge", ""),
             Kind::Counter => ("counter", "_total"),
+            Kind::Histogram => ("histogram", ""),
         };
         let text = &mut self.text;
         // Writing to a string cannot fail.
@@ -130,6 +133,29 @@ impl Family<'_> {
     }
 }
 
+/// How many were how large.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Sizes {
+    /// Upper bounds, as labels, and how many are not above them; the last one has no bound: `+Inf`.
+    pub(super) up_to: Vec<(String, u64)>,
+    pub(super) sum: f64,
+}
+
+impl Family<'_> {
+    /// The samples of one histogram.
+    pub(super) fn histogram(&mut self, labels: &[(&str, &str)], sizes: &Sizes) {
+        self.suffix = "_bucket";
+        for (bound, count) in &sizes.up_to {
+            let labels: Vec<_> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
+            self.sample(&labels, *count);
+        }
+        self.suffix = "_sum";
+        self.sample(labels, sizes.sum);
+        self.suffix = "_count";
+        self.sample(labels, sizes.up_to.last().map_or(0, |(_, all)| *all));
+    }
+}
+
 fn push_escaped(text: &mut String, value: &str) {
     for c in value.chars() {
         match c {
@@ -152,6 +178,9 @@ mod tests {
         lag.sample(&[("group", "a\"b\\c\nd"), ("partition", "0")], 5_i64);
         lag.sample(&[("group", "e"), ("partition", "1")], 0.5);
         out.single("lost_records", Kind::Counter, "Lost", 7_u64);
+        let up_to = vec![("0.5".to_owned(), 1), ("+Inf".to_owned(), 3)];
+        let sizes = Sizes { up_to, sum: 2.5 };
+        out.family("took", Kind::Histogram, "Took").histogram(&[("a", "b")], &sizes);
         assert_eq!(
             out.finish(),
             "# TYPE a gauge\na 1\n\
@@ -159,6 +188,9 @@ mod tests {
              lag{group=\"a\\\"b\\\\c\\nd\",partition=\"0\"} 5\n\
              lag{group=\"e\",partition=\"1\"} 0.5\n\
              # HELP lost_records Lost.\n# TYPE lost_records counter\nlost_records_total 7\n\
+             # HELP took Took.\n# TYPE took histogram\n\
+             took_bucket{a=\"b\",le=\"0.5\"} 1\ntook_bucket{a=\"b\",le=\"+Inf\"} 3\n\
+             took_sum{a=\"b\"} 2.5\ntook_count{a=\"b\"} 3\n\
              # EOF\n"
         );
     }

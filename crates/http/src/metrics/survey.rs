@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use towpath_coordinator::groups::Listing;
 use towpath_driver::{GroupReport, GuardReport, Lags, PartitionReport};
+use towpath_model::properties::QueueConfig;
 use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicPartition};
-use towpath_queue::{OWN_SUBSCRIPTION, Stats};
+use towpath_queue::{OWN_SUBSCRIPTION, Observed, Stats};
 use towpath_server::{Node, SystemDriver};
 
 use crate::limits::{METRIC_LAGS_MAX, METRIC_PARTITIONS_MAX, METRIC_TOPICS_MAX};
@@ -30,7 +31,8 @@ pub(super) struct Survey {
 /// One topic.
 pub(super) struct SurveyedTopic {
     pub(super) name: String,
-    pub(super) is_queue: bool,
+    /// How it is worked, where it is a queue.
+    pub(super) queue: Option<QueueConfig>,
     pub(super) partition_count: usize,
     /// As many as are within the bound.
     pub(super) partitions: Vec<SurveyedPartition>,
@@ -47,7 +49,7 @@ pub(super) struct SurveyedPartition {
     /// What its leader knows; `None` when that is not this broker.
     pub(super) report: Option<PartitionReport>,
     /// What its leader knows of a queue's own subscription; `None` when it is no queue, or led elsewhere.
-    pub(super) deliveries: Option<Stats>,
+    pub(super) deliveries: Option<(Stats, Observed)>,
 }
 
 impl Survey {
@@ -61,7 +63,7 @@ impl Survey {
                 let index = PartitionIndex(i32::try_from(at).unwrap_or(i32::MAX));
                 let id = TopicPartition { topic: *id, partition: index };
                 partition.report = driver.report(id);
-                partition.deliveries = topic.is_queue.then(|| deliveries(driver, id)).flatten();
+                partition.deliveries = topic.queue.as_ref().and_then(|_| deliveries(driver, id));
             }
         }
         let (mut survey, topics) = survey;
@@ -75,8 +77,12 @@ impl Survey {
     }
 }
 
-fn deliveries(driver: &SystemDriver, id: TopicPartition) -> Option<Stats> {
-    driver.with_deliveries(id, |deliveries, now| deliveries.stats(now, OWN_SUBSCRIPTION)).ok()?
+fn deliveries(driver: &SystemDriver, id: TopicPartition) -> Option<(Stats, Observed)> {
+    let seen = driver.with_deliveries(id, |deliveries, now| {
+        let stats = deliveries.stats(now, OWN_SUBSCRIPTION)?;
+        Some((stats, deliveries.observed(now, OWN_SUBSCRIPTION)?))
+    });
+    seen.ok()?
 }
 
 fn survey_metadata(driver: &SystemDriver) -> (Survey, Vec<(SurveyedTopic, TopicId)>) {
@@ -113,7 +119,7 @@ fn survey_metadata(driver: &SystemDriver) -> (Survey, Vec<(SurveyedTopic, TopicI
         });
         let surveyed = SurveyedTopic {
             name: topic.name.as_str().to_owned(),
-            is_queue: topic.is_queue(),
+            queue: topic.is_queue().then(|| image.effective_config(topic).queue),
             partition_count: topic.partitions.len(),
             partitions: partitions.collect(),
         };

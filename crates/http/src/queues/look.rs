@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use towpath_model::{Now, Offset, PartitionIndex, TopicPartition};
 use towpath_queue::{
-    Attempt, DeadReason, Deliveries, PeekFilter, PeekState, Peeked, Return, Stats,
+    Attempt, DeadReason, Deliveries, Observed, PeekFilter, PeekState, Peeked, Return, Stats,
 };
 
 use crate::api_error::ApiError;
@@ -16,6 +16,7 @@ use crate::forward::{ask_each, ask_value, leader_of};
 use crate::memory::Share;
 
 use super::message::Content;
+use super::observed::QueueObserved;
 use super::place::{Places, no_leader, no_subscription, not_asked, subscription_in};
 use super::receive::read_stored;
 
@@ -23,7 +24,7 @@ use super::receive::read_stored;
 const SCAN_MAX: usize = 100_000;
 
 /// How many messages of a queue are where, summed over its partitions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct QueueStats {
     /// Can be received, or wait for an earlier one of their group.
     pub(crate) ready: u64,
@@ -33,30 +34,38 @@ pub(crate) struct QueueStats {
     pub(crate) delayed: u64,
     /// On their way to another queue.
     pub(crate) moving: u64,
+    /// Message groups that can be received from now.
+    #[serde(default)]
+    pub(crate) ready_groups: u64,
     /// Message groups of which a message is held.
     pub(crate) held_groups: u64,
     /// Receivers that wait.
     pub(crate) receivers: u64,
-    /// Age of the oldest message that nobody holds.
+    /// Age of the oldest message that can be received.
     pub(crate) oldest_waiting_ms: Option<u64>,
     /// Age of the oldest message.
     pub(crate) oldest_ms: Option<u64>,
+    /// What the leaders of its partitions have seen.
+    #[serde(flatten)]
+    pub(crate) observed: QueueObserved,
     /// Partitions that could not be asked: what is in them is not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) partitions_missing: Vec<i32>,
 }
 
 impl QueueStats {
-    fn of(stats: &Stats) -> QueueStats {
+    fn of((stats, seen): &(Stats, Observed)) -> QueueStats {
         QueueStats {
             ready: stats.ready,
             in_flight: stats.in_flight,
             delayed: stats.delayed,
             moving: stats.moving,
+            ready_groups: stats.ready_groups,
             held_groups: stats.held_groups,
             receivers: stats.receivers,
             oldest_waiting_ms: stats.oldest_waiting.map(milliseconds),
             oldest_ms: stats.oldest.map(milliseconds),
+            observed: QueueObserved::of(seen),
             partitions_missing: Vec::new(),
         }
     }
@@ -66,15 +75,22 @@ impl QueueStats {
         self.in_flight += more.in_flight;
         self.delayed += more.delayed;
         self.moving += more.moving;
+        self.ready_groups += more.ready_groups;
         self.held_groups += more.held_groups;
         self.receivers += more.receivers;
         self.oldest_waiting_ms = self.oldest_waiting_ms.max(more.oldest_waiting_ms);
         self.oldest_ms = self.oldest_ms.max(more.oldest_ms);
+        self.observed.add(more.observed);
         self.partitions_missing.extend(more.partitions_missing);
+    }
+
+    /// Messages that are there, wherever they are.
+    pub(crate) fn depth(&self) -> u64 {
+        self.ready + self.in_flight + self.delayed + self.moving
     }
 }
 
-fn milliseconds(duration: Duration) -> u64 {
+pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -136,10 +152,16 @@ fn percent_encoded(text: &str) -> String {
     text.bytes().map(encode).collect()
 }
 
-fn stats_in(app: &App, id: TopicPartition, subscription: Option<&str>) -> Result<Stats, ApiError> {
+fn stats_in(
+    app: &App,
+    id: TopicPartition,
+    subscription: Option<&str>,
+) -> Result<(Stats, Observed), ApiError> {
     let number = subscription_in(app, id, subscription)?;
     let driver = app.node.driver();
-    let stats = driver.with_deliveries(id, |deliveries, now| deliveries.stats(now, number));
+    let stats = driver.with_deliveries(id, |deliveries, now| {
+        Some((deliveries.stats(now, number)?, deliveries.observed(now, number)?))
+    });
     stats.map_err(not_asked)?.ok_or_else(|| no_subscription(subscription))
 }
 

@@ -9,6 +9,7 @@
 //! `send.rs`, `receive.rs`, `settle.rs`, `look.rs` and `settings.rs`. There is no second API between
 //! brokers: who is asked by a hop (`forward.rs`) answers for what it leads, and asks nobody else.
 
+mod advice;
 mod carry_away;
 mod create_queue;
 mod delete_messages;
@@ -17,6 +18,7 @@ mod extend_messages;
 mod list_queues;
 mod look;
 mod message;
+mod observed;
 mod peek_messages;
 mod place;
 mod purge_queue;
@@ -36,6 +38,7 @@ mod show_stats;
 
 pub(crate) use carry_away::{carry_away, header, redrives_of};
 pub(crate) use message::{Content, id_of};
+pub(crate) use observed::worked;
 pub(crate) use place::not_asked;
 pub(crate) use read_each::read_each;
 

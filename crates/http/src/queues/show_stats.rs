@@ -1,4 +1,5 @@
-//! `GET /queues/{queue}/stats`: how many messages are where, and how old the oldest is.
+//! `GET /queues/{queue}/stats`: how many messages are where, how old the oldest is, how their
+//! deliveries went, and what follows from that.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
@@ -11,7 +12,8 @@ use crate::body::parse_query;
 use crate::captured::Captured;
 use crate::forward::is_hop;
 
-use super::look::{QueueStats, stats};
+use super::advice::ShownStats;
+use super::look::stats;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,8 +26,14 @@ pub(super) async fn handle(
     Captured(name): Captured<String>,
     headers: HeaderMap,
     uri: Uri,
-) -> Result<Json<QueueStats>, ApiError> {
+) -> Result<Json<ShownStats>, ApiError> {
     let queue = app.queue(&name)?;
     let query: Query = parse_query(&uri)?;
-    stats(&app, &queue, query.subscription.as_deref(), !is_hop(&headers)).await.map(Json)
+    let asks_others = !is_hop(&headers);
+    let stats = stats(&app, &queue, query.subscription.as_deref(), asks_others).await?;
+    let mut shown = ShownStats::of(&queue.config.queue, stats);
+    if asks_others {
+        shown.look_for_dead_letters(&app, &queue.config.queue).await;
+    }
+    Ok(Json(shown))
 }

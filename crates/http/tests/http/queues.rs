@@ -6,40 +6,40 @@ use serde_json::{Value, json};
 
 use crate::support::Broker;
 
-async fn queue(settings: Value) -> Broker {
+pub(crate) async fn queue(settings: Value) -> Broker {
     let broker = Broker::start().await;
     create(&broker, settings).await;
     broker
 }
 
-async fn create(broker: &Broker, settings: Value) {
+pub(crate) async fn create(broker: &Broker, settings: Value) {
     let wanted = json!({"name": "q", "settings": settings});
     let created = broker.post("/queues", &wanted.to_string()).await;
     assert_eq!(created.status, 201, "{}", created.body);
 }
 
-async fn send(broker: &Broker, message: Value) -> Value {
+pub(crate) async fn send(broker: &Broker, message: Value) -> Value {
     broker.post("/queues/q/messages", &message.to_string()).await.ok()
 }
 
-async fn receive(broker: &Broker, wanted: Value) -> Vec<Value> {
+pub(crate) async fn receive(broker: &Broker, wanted: Value) -> Vec<Value> {
     let received = broker.post("/queues/q/receive", &wanted.to_string()).await.ok();
     received["messages"].as_array().unwrap().clone()
 }
 
-async fn settle(broker: &Broker, verb: &str, body: Value) -> Value {
+pub(crate) async fn settle(broker: &Broker, verb: &str, body: Value) -> Value {
     broker.post(&format!("/queues/q/{verb}"), &body.to_string()).await.json()
 }
 
-fn values(messages: &[Value]) -> Vec<&str> {
+pub(crate) fn values(messages: &[Value]) -> Vec<&str> {
     messages.iter().map(|message| message["value"].as_str().unwrap()).collect()
 }
 
-fn receipts(messages: &[Value]) -> Vec<&str> {
+pub(crate) fn receipts(messages: &[Value]) -> Vec<&str> {
     messages.iter().map(|message| message["receipt"].as_str().unwrap()).collect()
 }
 
-async fn stats(broker: &Broker) -> Value {
+pub(crate) async fn stats(broker: &Broker) -> Value {
     broker.get("/queues/q/stats").await.ok()
 }
 
@@ -319,13 +319,13 @@ async fn a_queue_is_a_log_as_well() {
     broker.stop().await;
 }
 
-async fn create_named(broker: &Broker, name: &str) {
+pub(crate) async fn create_named(broker: &Broker, name: &str) {
     let created = broker.post("/queues", &json!({"name": name}).to_string()).await;
     assert_eq!(created.status, 201, "{}", created.body);
 }
 
 /// The first message that can be received from a queue, within some seconds.
-async fn first_of(broker: &Broker, name: &str) -> Value {
+pub(crate) async fn first_of(broker: &Broker, name: &str) -> Value {
     let wanted = json!({"wait_ms": 8000}).to_string();
     let received = broker.post(&format!("/queues/{name}/receive"), &wanted).await.ok();
     received["messages"][0].clone()

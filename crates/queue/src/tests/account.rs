@@ -1,7 +1,7 @@
 //! What every message went through, told from the records alone, without any of the structures that the
 //! engine keeps; and what must never be in such a story (INV-Q1 to Q8).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -170,6 +170,10 @@ impl Account {
         assert_eq!(found.len() as u64, count, "messages from nowhere");
         let stats = engine.stats(now, 0).unwrap();
         assert_eq!((stats.in_flight, stats.moving), (held, moving));
+        let held = self.messages.values().filter(|story| story.held.is_some() && !story.settled);
+        let held_groups: BTreeSet<_> = held.filter_map(|story| story.group.as_ref()).collect();
+        assert_eq!(stats.held_groups, held_groups.len() as u64);
+        let held = stats.in_flight;
         // A delay's end is noticed when it is looked for, and those that were settled early count on.
         assert!(stats.ready + held + moving <= count);
         assert!(count <= stats.ready + stats.delayed + held + moving);

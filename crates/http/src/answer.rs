@@ -31,7 +31,15 @@ impl<T: Serialize> Json<T> {
 
     /// The same with several shares.
     pub(crate) fn charged_all(self, shares: Vec<Share>) -> Response {
-        json(Body::new(Charged { bytes: Some(to_line(&self.0).into()), _shares: shares }))
+        json(charged(to_line(&self.0), shares))
+    }
+}
+
+/// A body with shares of memory that live until the peer has taken everything.
+pub(crate) fn charged(bytes: Vec<u8>, shares: Vec<Share>) -> Body {
+    match shares.is_empty() {
+        true => Body::from(bytes),
+        false => Body::new(Charged { bytes: Some(bytes.into()), _shares: shares }),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::memory::Memory;
 use crate::metrics::HttpMetrics;
 use crate::partition_choice::Turns;
 use crate::refusals;
+use crate::sqs::{KnownQueues, SqsSettings};
 
 /// Shared by all handlers. Cheap to clone.
 #[derive(Clone)]
@@ -34,6 +35,12 @@ pub(crate) struct App {
     pub(crate) started_at: Duration,
     /// Requests must call this machine `localhost` or by an address.
     pub(crate) has_local_names_only: bool,
+    /// The listener can only be reached from this machine.
+    pub(crate) is_on_loopback: bool,
+    /// The listener serves SQS and nothing else.
+    pub(crate) is_for_sqs: bool,
+    pub(crate) sqs: Arc<SqsSettings>,
+    pub(crate) known_queues: Arc<KnownQueues>,
 }
 
 /// A topic at the moment of a request.
@@ -85,6 +92,10 @@ impl App {
             stop,
             started_at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             has_local_names_only: false,
+            is_on_loopback: false,
+            is_for_sqs: false,
+            sqs: Arc::default(),
+            known_queues: Arc::default(),
         }
     }
 

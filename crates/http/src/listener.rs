@@ -20,6 +20,7 @@ use crate::health::Readiness;
 use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
 use crate::queues::carry_away;
 use crate::routes::router;
+use crate::sqs::SqsSettings;
 use crate::starting;
 use crate::tasks::work_on_tasks;
 
@@ -31,6 +32,9 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct HttpListener {
     listener: TcpListener,
     has_local_names_only: bool,
+    sqs: SqsSettings,
+    /// Of its own, for SQS.
+    sqs_listener: Option<TcpListener>,
 }
 
 impl HttpListener {
@@ -40,7 +44,15 @@ impl HttpListener {
     /// As the system says, such as an address in use.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        Ok(HttpListener { listener, has_local_names_only: false })
+        let sqs = SqsSettings::default();
+        Ok(HttpListener { listener, has_local_names_only: false, sqs, sqs_listener: None })
+    }
+
+    /// Serves SQS like this, and at a listener of its own too, if there is one. Without this, every
+    /// request of SQS is refused.
+    #[must_use]
+    pub fn with_sqs(self, settings: SqsSettings, listener: Option<TcpListener>) -> Self {
+        HttpListener { sqs: settings, sqs_listener: listener, ..self }
     }
 
     /// Answers only requests that name this machine as `localhost` or by an address. A web page can
@@ -83,7 +95,14 @@ impl HttpListener {
         }
         let mut app = App::new(node, readiness, stop.clone());
         app.has_local_names_only = self.has_local_names_only;
-        let router = router(app.clone());
+        app.is_on_loopback = is_on_loopback(&self.listener);
+        app.sqs = Arc::new(self.sqs);
+        let mut sqs_app = app.clone();
+        sqs_app.is_for_sqs = true;
+        let sqs_listener = self.sqs_listener;
+        sqs_app.is_on_loopback = sqs_listener.as_ref().is_some_and(is_on_loopback);
+        sqs_app.has_local_names_only &= sqs_app.is_on_loopback;
+        let (router, sqs_router) = (router(app.clone()), router(sqs_app.clone()));
         // Both end with the broker.
         let mover = tokio::spawn(carry_away(app.clone()));
         let worker = tokio::spawn(work_on_tasks(app.clone()));
@@ -96,17 +115,18 @@ impl HttpListener {
                     Ok((socket, peer)) => {
                         admit(&app, &router, &slots, &mut connections, socket, peer);
                     }
-                    Err(error) => {
-                        if let Some(suppressed) = app.node.may_complain() {
-                            tracing::warn!(%error, suppressed, "cannot accept an http connection");
-                        }
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    Err(error) => not_accepted(&app, &error).await,
+                },
+                accepted = accept(sqs_listener.as_ref()) => match accepted {
+                    Ok((socket, peer)) => {
+                        admit(&sqs_app, &sqs_router, &slots, &mut connections, socket, peer);
                     }
+                    Err(error) => not_accepted(&sqs_app, &error).await,
                 },
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
             }
         }
-        drop(self.listener);
+        drop((self.listener, sqs_listener));
         mover.abort();
         worker.abort();
         let drained = async { while connections.join_next().await.is_some() {} };
@@ -114,6 +134,25 @@ impl HttpListener {
             connections.shutdown().await;
         }
     }
+}
+
+/// The next connection; where there is no listener, never.
+async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn not_accepted(app: &App, error: &io::Error) {
+    if let Some(suppressed) = app.node.may_complain() {
+        tracing::warn!(%error, suppressed, "cannot accept an http connection");
+    }
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+fn is_on_loopback(listener: &TcpListener) -> bool {
+    listener.local_addr().is_ok_and(|address| address.ip().is_loopback())
 }
 
 fn admit(

@@ -19,7 +19,7 @@ use crate::{
     delete_topic, drain_node, find_offsets, forward, front_page, group_lag, health, list_groups,
     list_losses, list_moves, list_nodes, list_replicas, list_sizes, list_topics, measure_lag,
     metrics, node_self, openapi, publish_messages, queues, read_messages, remove_node,
-    restart_node, set_format_level, show_cluster, show_node, show_producer, show_topic, tasks,
+    restart_node, set_format_level, show_cluster, show_node, show_producer, show_topic, sqs, tasks,
 };
 
 /// One operation.
@@ -109,6 +109,9 @@ pub(crate) fn router(app: App) -> Router {
 async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
+    if app.is_for_sqs || sqs::is_sqs(&request) {
+        return admit_sqs(&app, method, request).await;
+    }
     let refused = check_headers(request.headers())
         .and_then(|()| check_host(app.has_local_names_only, request.headers()))
         .and_then(|()| check_origin(&method, request.headers()))
@@ -125,6 +128,25 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
     };
     // Anything else is not counted by name, or strangers could make up series without end.
     let route = matched.as_ref().map_or("none", MatchedPath::as_str);
+    app.metrics.count(&method, route, response.status());
+    response
+}
+
+/// The same for requests of SQS, whose refusals look otherwise.
+async fn admit_sqs(app: &App, method: Method, request: Request) -> Response {
+    let headers = request.headers();
+    let refused = check_headers(headers)
+        .and_then(|()| check_host(app.has_local_names_only, headers))
+        .and_then(|()| check_origin(&method, headers));
+    let (response, route) = match refused {
+        Ok(()) => {
+            let mut action = std::pin::pin!(sqs::handle(app, request));
+            let act =
+                |context: &mut Context<'_>| app.node.guarded(|| action.as_mut().poll(context));
+            std::future::poll_fn(act).await
+        }
+        Err(error) => (sqs::refuse(error, headers), "sqs"),
+    };
     app.metrics.count(&method, route, response.status());
     response
 }

@@ -12,6 +12,7 @@ pub struct Uuid(pub [u8; 16]);
 /// The permanent identity of a topic; it changes when the topic is deleted and created again.
 pub type TopicId = Uuid;
 
+const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 impl Uuid {
@@ -19,6 +20,21 @@ impl Uuid {
     pub const ZERO: Uuid = Uuid([0; 16]);
     /// The topic id of the metadata log, as Kafka reserves it.
     pub const METADATA_TOPIC: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+
+    /// As most of the world writes it: `01234567-89ab-cdef-0123-456789abcdef`.
+    #[must_use]
+    pub fn hyphenated(self) -> String {
+        let mut text = String::with_capacity(36);
+        for (at, byte) in self.0.iter().enumerate() {
+            if [4, 6, 8, 10].contains(&at) {
+                text.push('-');
+            }
+            for digit in [byte >> 4, byte & 0xf] {
+                text.push(char::from(HEXADECIMAL[usize::from(digit)]));
+            }
+        }
+        text
+    }
 
     /// A version 4 id made of 16 random bytes that the caller drew.
     #[must_use]

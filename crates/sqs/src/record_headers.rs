@@ -7,8 +7,8 @@
 //!   trace  String  "abc"             ⇄    trace: abc
 //!   raw    Binary  00 ff             ⇄    raw: 00 ff
 //!   count  Number.int  "5"           ⇄    count: 5     and   towpath-sqs-types: {"count":"Number.int"}
-//!   towpath-sqs-x  String  "a"       ⇄    towpath-sqs-attribute-towpath-sqs-x: a
-//!                                         towpath-sqs-…: of the server, no attribute
+//!   towpath-x  String  "a"           ⇄    towpath-sqs-attribute-towpath-x: a
+//!                                         towpath-…: of the server, no attribute
 //! ```
 //!
 //! A header alone is a String if its value is a text that SQS can carry, and else a Binary; only
@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 
 use crate::message_attributes::{AttributeValue, DataType, MessageAttributes, is_message_char};
 
-/// What all headers begin with that are the server's own, and never attributes. What a message sent
-/// by SQS carries otherwise (its group, its trace header) may be kept under such names.
-pub const OWN_PREFIX: &str = "towpath-sqs-";
+/// What all headers begin with that are the server's own, and never attributes: how a message wants
+/// to be delivered, where it comes from, and what SQS's messages carry otherwise.
+pub const OWN_PREFIX: &str = "towpath-";
 const TYPES: &str = "towpath-sqs-types";
 const ESCAPED_PREFIX: &str = "towpath-sqs-attribute-";
 
@@ -118,11 +118,11 @@ mod tests {
         let text = |text: &str| AttributeValue::Text(text.to_owned());
         assert!(attributes.insert("trace", "String", text("abc")));
         assert!(attributes.insert("count", "Number.int", text("5")));
-        assert!(attributes.insert("towpath-sqs-x", "String", text("a")));
+        assert!(attributes.insert("towpath-x", "String", text("a")));
         let header = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let expected = [
             header("count", "5"),
-            header("towpath-sqs-attribute-towpath-sqs-x", "a"),
+            header("towpath-sqs-attribute-towpath-x", "a"),
             header("trace", "abc"),
             header("towpath-sqs-types", r#"{"count":"Number.int"}"#),
         ];
@@ -143,7 +143,7 @@ mod tests {
             ("towpath-sqs-group", Some(b"g")),
         ]);
         let names: Vec<&str> = attributes.iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["raw", "towpath-ttl", "trace"]);
+        assert_eq!(names, ["raw", "trace"]);
         let of = |name| attributes.get(name).unwrap();
         assert_eq!(of("trace").value().as_bytes(), b"abc");
         assert_eq!(of("trace").data_type().as_str(), "String");
@@ -170,7 +170,7 @@ mod tests {
         fn attributes_come_back_as_they_were(
             list in prop::collection::vec(
                 (
-                    "(towpath-sqs-(types|attribute-)?)?[a-c.]{0,2}",
+                    "(towpath-(sqs-(types|attribute-)?)?)?[a-c.]{0,2}",
                     "(String|Number|Binary)(\\.[a-z]{1,3})?",
                     "(-?[0-9]{1,4}|.{0,4})",
                     any::<Vec<u8>>(),

@@ -13,6 +13,7 @@ mod cluster;
 mod file;
 #[cfg(test)]
 mod reference;
+mod sqs;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +26,7 @@ use towpath_model::properties::BrokerConfig;
 pub(crate) use address::HostPort;
 pub(crate) use cluster::{ClusterSettings, ClusterWritten, Company, SecretSource};
 pub(crate) use file::read_file;
+pub(crate) use sqs::{SqsAddress, SqsServed, SqsWritten};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +81,8 @@ pub(crate) struct Written {
     pub(crate) http: Option<Given<String>>,
     pub(crate) advertise_kafka: Option<Given<String>>,
     pub(crate) insecure: Option<Given<bool>>,
+    /// What is said of SQS.
+    pub(crate) sqs: SqsWritten,
     /// What a broker among others is told.
     pub(crate) cluster: ClusterWritten,
     /// Broker properties by name.
@@ -114,6 +118,7 @@ impl Written {
                     }),
                 },
                 _ if written.cluster.take_variable(&name, &value) => {}
+                _ if written.sqs.take_variable(&name, &value) => {}
                 _ => {
                     if let Some(property) = name.strip_prefix(PROPERTY_PREFIX) {
                         let property = property.to_lowercase().replace('_', ".");
@@ -135,6 +140,7 @@ impl Written {
             http: self.http.or(below.http),
             advertise_kafka: self.advertise_kafka.or(below.advertise_kafka),
             insecure: self.insecure.or(below.insecure),
+            sqs: self.sqs.over(below.sqs),
             cluster: self.cluster.over(below.cluster),
             broker,
         }
@@ -158,6 +164,8 @@ pub(crate) struct Defaults {
     pub(crate) broker: &'static [(&'static str, &'static str)],
     /// Other brokers may come: there is a listener for them.
     pub(crate) may_have_peers: bool,
+    /// SQS has a listener even if nobody names one, and whoever reaches it on loopback may use it.
+    pub(crate) has_open_sqs: bool,
 }
 
 /// For a laptop: topics appear when they are used, a group does not wait for more members, and no
@@ -170,6 +178,7 @@ pub(crate) const DEV: Defaults = Defaults {
         ("group.initial.rebalance.delay.ms", "0"),
     ],
     may_have_peers: false,
+    has_open_sqs: true,
 };
 
 /// For production: a typing error in a topic's name does not become a topic.
@@ -177,6 +186,7 @@ pub(crate) const SERVE: Defaults = Defaults {
     data: None,
     broker: &[("auto.create.topics.enable", "false")],
     may_have_peers: true,
+    has_open_sqs: false,
 };
 
 /// Where listeners are when nobody says otherwise.
@@ -190,6 +200,7 @@ pub(crate) struct Settings {
     pub(crate) data: Vec<PathBuf>,
     pub(crate) kafka: SocketAddr,
     pub(crate) http: SocketAddr,
+    pub(crate) sqs: SqsServed,
     pub(crate) advertised: Option<HostPort>,
     /// Broker properties that are other than registered, by name.
     pub(crate) statics: BTreeMap<String, String>,
@@ -244,6 +255,7 @@ impl Settings {
             errors.push(ConfigError { origin, message });
         }
 
+        let sqs = written.sqs.check(defaults.has_open_sqs, any_port, &mut errors);
         let data = match (&written.data, defaults.data) {
             _ if is_ephemeral => Vec::new(),
             (Some(given), _) => check_data(given, &mut errors),
@@ -277,6 +289,7 @@ impl Settings {
                     data,
                     kafka,
                     http,
+                    sqs,
                     advertised,
                     statics,
                     broker,

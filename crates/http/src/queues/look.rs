@@ -370,7 +370,7 @@ pub(crate) async fn peek_in(
     let last = stored.keys().next_back().copied();
     let cut = offsets.iter().copied().find(|offset| last.is_some_and(|last| last < *offset));
     let show = |(offset, (receives, age, state, history))| {
-        let content = Content::of(partition, &stored.remove(&offset)?);
+        let content = Content::of(partition, &stored.remove(&offset)?, false);
         Some(PeekedMessage { content, receives, age_ms: milliseconds(age), state, history })
     };
     let messages = seen.into_iter().filter_map(show).collect();

@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use towpath_model::{PartitionIndex, Timestamp};
+use towpath_model::{Offset, PartitionIndex, Timestamp};
 use towpath_queue::{
-    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, Delay, FIRST_ID, FIRST_SENT, MOVED_FROM,
-    PRIORITY, PRIORITY_MAX, TTL, identity,
+    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, Delay, FIRST_ID, FIRST_SENT, Identity,
+    MOVED_FROM, PRIORITY, PRIORITY_MAX, TTL, identity,
 };
 use towpath_server::StoredMessage;
 
@@ -224,14 +225,21 @@ fn text(bytes: Option<&[u8]>) -> (Option<String>, Option<Encoding>) {
 }
 
 impl Content {
-    /// What a record says.
-    pub(crate) fn of(partition: PartitionIndex, stored: &StoredMessage) -> Content {
+    /// What a record says; of headers that are for its delivery only where `all_headers` are wanted.
+    pub(crate) fn of(
+        partition: PartitionIndex,
+        stored: &StoredMessage,
+        all_headers: bool,
+    ) -> Content {
         let (value, value_encoding) = text(stored.value.as_deref());
         let (group, group_encoding) = text(stored.key.as_deref());
         let named = stored.headers.iter().map(|(name, value)| (&name[..], value.as_deref()));
         let sent = named.clone().rfind(|(name, _)| *name == FIRST_SENT);
         let sent = sent.and_then(|(_, value)| std::str::from_utf8(value?).ok()?.parse().ok());
-        let headers = named.filter(|(name, _)| !is_for_delivery(name)).map(|(name, value)| {
+        // Who is shown all headers finds it there.
+        let sent = sent.filter(|_| !all_headers);
+        let shown = named.filter(|(name, _)| all_headers || !is_for_delivery(name));
+        let headers = shown.map(|(name, value)| {
             let name = Encoded::of(name);
             let (value, value_encoding) = text(value);
             ShownHeader { name: name.text, name_encoding: name.encoding, value, value_encoding }
@@ -246,13 +254,37 @@ impl Content {
             sent_ms: sent.unwrap_or(stored.timestamp.0),
         }
     }
+
+    /// The record that says this, at an offset.
+    pub(super) fn into_stored(self, offset: Offset) -> Result<StoredMessage, ApiError> {
+        let bytes = |field, text: Option<String>, encoding: Option<Encoding>| {
+            let decode = |text| encoding.unwrap_or_default().decode(field, text).map(Bytes::from);
+            text.map(decode).transpose()
+        };
+        let mut headers = Vec::with_capacity(self.headers.len());
+        for header in self.headers {
+            let name = bytes("name", Some(header.name), header.name_encoding)?.unwrap_or_default();
+            headers.push((name, bytes("value", header.value, header.value_encoding)?));
+        }
+        Ok(StoredMessage {
+            offset,
+            timestamp: Timestamp(self.sent_ms),
+            key: bytes("group", self.group, self.group_encoding)?,
+            value: bytes("value", self.value, self.value_encoding)?,
+            headers,
+        })
+    }
+}
+
+/// Where a message was sent first, if it was moved since.
+pub(crate) fn first_identity(stored: &StoredMessage) -> Option<Identity> {
+    let (_, first) = stored.headers.iter().rfind(|(name, _)| **name == *FIRST_ID)?;
+    identity(std::str::from_utf8(first.as_deref()?).ok()?)
 }
 
 /// How a message that lies in this partition is called: by where it was sent first.
 pub(crate) fn id_of(partition: PartitionIndex, stored: &StoredMessage) -> String {
-    let first = stored.headers.iter().rfind(|(name, _)| **name == *FIRST_ID);
-    let first = first.and_then(|(_, value)| identity(std::str::from_utf8(value.as_deref()?).ok()?));
-    match first {
+    match first_identity(stored) {
         Some(first) => message_id(first.partition, first.offset.0),
         None => message_id(partition, stored.offset.0),
     }
@@ -275,9 +307,8 @@ pub(crate) fn size(stored: &StoredMessage) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use towpath_model::{Offset, Uuid};
-    use towpath_queue::{Identity, facts_of, identity_header};
+    use towpath_model::Uuid;
+    use towpath_queue::{facts_of, identity_header};
 
     use super::*;
 
@@ -346,10 +377,12 @@ mod tests {
             value: Some(Bytes::from_static(b"\xff")),
             headers: vec![header(b"a", "b"), header(FIRST_ID, &identity_header(&moved))],
         };
-        let content = Content::of(PartitionIndex(0), &stored);
+        let whole = Content::of(PartitionIndex(0), &stored, true);
+        assert_eq!(whole.into_stored(Offset(7)).unwrap(), stored);
+        let content = Content::of(PartitionIndex(0), &stored, false);
         assert_eq!((content.id.as_str(), content.value_encoding), ("2-40", Some(Encoding::Base64)));
         assert_eq!(content.headers.len(), 1);
         let plain = StoredMessage { headers: Vec::new(), ..stored };
-        assert_eq!(Content::of(PartitionIndex(0), &plain).id, "0-7");
+        assert_eq!(Content::of(PartitionIndex(0), &plain, false).id, "0-7");
     }
 }

@@ -37,10 +37,17 @@ mod show_queue;
 mod show_stats;
 
 pub(crate) use carry_away::{carry_away, header, redrives_of};
-pub(crate) use message::{Content, id_of};
+pub(crate) use create_queue::create;
+pub(crate) use look::{QueueStats, stats};
+pub(crate) use message::{Content, NewQueueMessage, first_identity, id_of};
 pub(crate) use observed::worked;
 pub(crate) use place::not_asked;
+pub(crate) use purge_queue::purge;
 pub(crate) use read_each::read_each;
+pub(crate) use receive::{Handed, WrittenReceive, receive};
+pub(crate) use send::send;
+pub(crate) use set_queue::set;
+pub(crate) use settle::{Named, Settled, Verb, settle};
 
 use axum::routing::{MethodRouter, delete, get, patch, post};
 

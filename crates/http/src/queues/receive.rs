@@ -67,6 +67,9 @@ pub(crate) struct WrittenReceive {
     /// By which name the same messages may be asked for again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempt_id: Option<String>,
+    /// Headers that say how a message wants to be delivered are shown too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) all_headers: bool,
 }
 
 fn one() -> u32 {
@@ -127,11 +130,50 @@ pub(crate) struct Received {
     pub(crate) messages: Vec<ReceivedMessage>,
 }
 
+/// A message that was handed out, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Handed {
+    pub(crate) stored: StoredMessage,
+    /// How often it was received, with this time.
+    pub(crate) receives: u32,
+    /// When it was received first.
+    pub(crate) first_received_ms: i64,
+    /// Proves this delivery.
+    pub(crate) receipt: QueueReceipt,
+    /// When others may receive it, if nothing is done.
+    pub(crate) visible_again_ms: i64,
+}
+
+impl ReceivedMessage {
+    pub(crate) fn of(handed: &Handed, all_headers: bool) -> ReceivedMessage {
+        let partition = handed.receipt.partition;
+        ReceivedMessage {
+            content: Content::of(partition, &handed.stored, all_headers),
+            receives: handed.receives,
+            first_received_ms: handed.first_received_ms,
+            receipt: handed.receipt.to_string(),
+            visible_again_ms: handed.visible_again_ms,
+        }
+    }
+
+    /// The message as another broker has read it, if that was asked for all of its headers.
+    fn into_handed(self) -> Result<Handed, ApiError> {
+        let receipt: QueueReceipt = self.receipt.parse()?;
+        Ok(Handed {
+            stored: self.content.into_stored(receipt.receipt.offset)?,
+            receives: self.receives,
+            first_received_ms: self.first_received_ms,
+            receipt,
+            visible_again_ms: self.visible_again_ms,
+        })
+    }
+}
+
 /// Messages that were handed out. Dropped before they are [taken](Handout::take), they are given back.
 pub(crate) struct Handout {
     app: App,
     queue: Arc<TopicView>,
-    messages: Vec<ReceivedMessage>,
+    messages: Vec<Handed>,
     receipts: Vec<QueueReceipt>,
     shares: Vec<Share>,
 }
@@ -147,10 +189,9 @@ impl Handout {
     }
 
     /// They are on their way to who asked for them.
-    pub(crate) fn take(mut self) -> (Received, Vec<Share>) {
+    pub(crate) fn take(mut self) -> (Vec<Handed>, Vec<Share>) {
         self.receipts.clear();
-        let messages = std::mem::take(&mut self.messages);
-        (Received { messages }, std::mem::take(&mut self.shares))
+        (std::mem::take(&mut self.messages), std::mem::take(&mut self.shares))
     }
 }
 
@@ -420,11 +461,11 @@ async fn read(
             not_read.push(receipt);
             continue;
         };
-        handout.messages.push(ReceivedMessage {
-            content: Content::of(id.partition, &stored),
+        handout.messages.push(Handed {
+            stored,
             receives: delivery.receives,
             first_received_ms: delivery.first_received.0,
-            receipt: receipt.to_string(),
+            receipt,
             visible_again_ms,
         });
         kept.push(receipt);
@@ -462,7 +503,8 @@ async fn receive_from(
     wanted: &WrittenReceive,
 ) -> Result<Handout, ApiError> {
     let path = format!("/queues/{}/receive", queue.name);
-    let body = serde_json::to_vec(wanted).expect("texts and numbers are JSON");
+    let wanted = WrittenReceive { all_headers: true, ..wanted.clone() };
+    let body = serde_json::to_vec(&wanted).expect("texts and numbers are JSON");
     let asked = ask(app, broker, &Method::POST, &path, body.into()).await;
     let response = asked.map_err(crate::forward::NotAsked::into_error)?;
     let bytes = to_bytes(response.into_body(), QUEUE_ANSWER_BYTES_MAX).await.map_err(|_| {
@@ -473,10 +515,12 @@ async fn receive_from(
         Told::Received(received) => received,
         Told::Failed { error } => return Err(error.into_error()),
     };
-    let receipts: Result<Vec<QueueReceipt>, ApiError> =
-        received.messages.iter().map(|message| message.receipt.parse()).collect();
-    let mut handout = Handout::new(app, queue, receipts?);
-    handout.messages = received.messages;
+    let messages: Result<Vec<Handed>, ApiError> =
+        received.messages.into_iter().map(ReceivedMessage::into_handed).collect();
+    let messages = messages?;
+    let receipts = messages.iter().map(|message| message.receipt).collect();
+    let mut handout = Handout::new(app, queue, receipts);
+    handout.messages = messages;
     handout.shares.push(app.memory.take(2 * bytes.len()).await?);
     Ok(handout)
 }

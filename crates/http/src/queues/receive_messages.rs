@@ -14,7 +14,7 @@ use crate::body::{parse_json, read_body};
 use crate::captured::Captured;
 use crate::forward::is_hop;
 
-use super::receive::{WrittenReceive, receive};
+use super::receive::{Received, ReceivedMessage, WrittenReceive, receive};
 
 pub(super) async fn handle(
     State(app): State<App>,
@@ -28,6 +28,8 @@ pub(super) async fn handle(
     wanted.check()?;
     drop(share);
     let handout = receive(&app, &queue, &wanted, !is_hop(&headers)).await?;
-    let (received, shares) = handout.take();
-    Ok(Json(received).charged_all(shares))
+    let (handed, shares) = handout.take();
+    let messages =
+        handed.iter().map(|handed| ReceivedMessage::of(handed, wanted.all_headers)).collect();
+    Ok(Json(Received { messages }).charged_all(shares))
 }

@@ -184,7 +184,7 @@ impl Selected {
         } else {
             self.offsets.push(message.offset.0);
             if self.examples.len() < wanted.examples {
-                self.examples.push(Content::of(partition, message));
+                self.examples.push(Content::of(partition, message, false));
             }
         }
     }

@@ -9,5 +9,8 @@ mod open_metrics;
 mod patience;
 mod queue_figures;
 mod queues;
+mod sqs;
+mod sqs_access;
+mod sqs_support;
 mod support;
 mod tasks;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use towpath_http::{HttpListener, Readiness};
+use towpath_http::{HttpListener, Readiness, SqsSettings};
 use towpath_model::BrokerId;
 use towpath_server::{Limits, Node, NodeSettings, random_uuid};
 
@@ -77,6 +77,11 @@ fn settings(data: &Path, creates_topics: bool, properties: &[(&str, &str)]) -> N
     }
 }
 
+/// As `towpath dev` serves SQS.
+fn open_to_anybody() -> SqsSettings {
+    SqsSettings { lets_anybody_in_on_loopback: true, ..SqsSettings::default() }
+}
+
 impl Broker {
     /// A fresh broker whose publishing creates topics, as in `towpath dev`.
     pub(crate) async fn start() -> Broker {
@@ -86,12 +91,20 @@ impl Broker {
     pub(crate) async fn start_with(creates_topics: bool, properties: &[(&str, &str)]) -> Broker {
         let data = TempDir::new().unwrap();
         let settings = settings(data.path(), creates_topics, properties);
-        Broker::open(data, settings).await
+        Broker::open(data, settings, open_to_anybody()).await
     }
 
-    async fn open(data: TempDir, settings: NodeSettings) -> Broker {
+    /// A fresh broker that serves SQS like this.
+    pub(crate) async fn start_with_sqs(sqs: SqsSettings) -> Broker {
+        let data = TempDir::new().unwrap();
+        let settings = settings(data.path(), true, &[]);
+        Broker::open(data, settings, sqs).await
+    }
+
+    async fn open(data: TempDir, settings: NodeSettings, sqs: SqsSettings) -> Broker {
         let node = tokio::task::spawn_blocking(|| Node::start(settings).unwrap()).await.unwrap();
         let listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = listener.with_sqs(sqs, None);
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let readiness = Readiness::default();
@@ -107,7 +120,7 @@ impl Broker {
         listener.await.unwrap();
         tokio::task::spawn_blocking(move || node.stop()).await.unwrap();
         let settings = settings(data.path(), true, &[("num.partitions", "3")]);
-        Broker::open(data, settings).await
+        Broker::open(data, settings, open_to_anybody()).await
     }
 
     /// Stops and waits for the end of the listener.

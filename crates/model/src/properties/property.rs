@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The longest value, in bytes: enough for any list of addresses, and it bounds what is logged.
 const VALUE_BYTES_MAX: usize = 4096;
-/// And of a list of replicas: a record of the metadata holds no more.
-const REPLICAS_BYTES_MAX: usize = 60_000;
+/// And of a list of replicas or a long text: a record of the metadata holds no more.
+const LONG_VALUE_BYTES_MAX: usize = 60_000;
 /// How much of a refused value is repeated in the refusal.
 const SHOWN_CHARS_MAX: usize = 200;
 
@@ -97,6 +97,8 @@ pub enum Check {
     OneOf(&'static [&'static str]),
     /// `*`, or pairs `partition:broker`.
     Replicas,
+    /// All texts, long ones too: what stands in them is for other crates to read.
+    LongText,
 }
 
 /// Whether a value other than the default has the meaning its name promises.
@@ -242,6 +244,11 @@ impl Property {
         self
     }
 
+    pub(super) const fn long_text(mut self) -> Property {
+        self.check = Check::LongText;
+        self
+    }
+
     pub(super) const fn without_default(mut self) -> Property {
         self.default = None;
         self
@@ -292,7 +299,7 @@ impl Property {
             Err(InvalidValue { property: self.name.to_owned(), value, allowed })
         };
         let most = match self.check {
-            Check::Replicas => REPLICAS_BYTES_MAX,
+            Check::Replicas | Check::LongText => LONG_VALUE_BYTES_MAX,
             _ => VALUE_BYTES_MAX,
         };
         if most < value.len() {

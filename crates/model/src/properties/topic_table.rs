@@ -318,6 +318,20 @@ pub(super) static TOPIC: &[Property] = &[
         "How long such a wait becomes at most.",
     )
     .example("60000"),
+    Property::string(
+        "queue.sqs.attributes",
+        "",
+        "What clients of Amazon SQS have set of a queue and no other property says, a JSON object of texts by their names there: its policy, the largest message, how long a receive waits.",
+    )
+    .long_text()
+    .example("{\"ReceiveMessageWaitTimeSeconds\":\"20\"}"),
+    Property::string(
+        "queue.tags",
+        "",
+        "Tags of a queue, a JSON object of texts; they are for people and their tools.",
+    )
+    .long_text()
+    .example("{\"team\":\"billing\"}"),
     Property::long(
         "queue.visibility.timeout.ms",
         "30000",

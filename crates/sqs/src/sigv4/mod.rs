@@ -76,7 +76,7 @@ impl fmt::Debug for AccessKey {
 pub struct Signer {
     /// The access key.
     pub access_key_id: String,
-    /// The region that the client believes itself in; any word.
+    /// The region that the client believes itself in; any word, and empty if it was not said.
     pub region: String,
 }
 
@@ -165,6 +165,19 @@ impl Verifier<'_> {
              details.",
         ))
     }
+}
+
+/// Who a request says has signed it, without a look at the signature: for a server that lets in
+/// everybody who reaches it. Clients that know AWS's older signatures do not say a region.
+///
+/// # Errors
+/// MissingAuthenticationToken: no signature at all.
+pub fn claimed_signer(request: &SignedRequest<'_>) -> Result<Signer, Error> {
+    let credential = presented::claimed_credential(request)?.unwrap_or_default();
+    let mut parts = credential.split('/');
+    let access_key_id = parts.next().unwrap_or_default().to_owned();
+    let region = parts.nth(1).unwrap_or_default().to_owned();
+    Ok(Signer { access_key_id, region })
 }
 
 fn check_signed_headers(request: &SignedRequest<'_>, presented: &Presented) -> Result<(), Error> {

@@ -29,6 +29,30 @@ pub(super) struct Presented {
     pub(super) expires_seconds: Option<u64>,
 }
 
+/// What a request says of its credential, wherever and however it says it; nothing where it has a
+/// signature that does not name one.
+///
+/// # Errors
+/// MissingAuthenticationToken: it has none.
+pub(super) fn claimed_credential(request: &SignedRequest<'_>) -> Result<Option<String>, Error> {
+    if let Some(authorization) = canonical::header(request, "authorization") {
+        let text = String::from_utf8_lossy(&authorization).into_owned();
+        let parts = text.split([' ', ',']).filter_map(|part| part.trim().split_once('='));
+        let mut credentials = parts.filter(|(name, _)| *name == "Credential");
+        return Ok(credentials.next().map(|(_, credential)| credential.to_owned()));
+    }
+    let parameters = query_parameters(request.query)?;
+    let parameter = |name: &str| {
+        parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone())
+    };
+    let credential = parameter("X-Amz-Credential").or_else(|| parameter("AWSAccessKeyId"));
+    credential.map(Some).ok_or_else(missing)
+}
+
+fn missing() -> Error {
+    Error::new(ErrorKind::MissingAuthenticationToken, "Request is missing Authentication Token")
+}
+
 impl Presented {
     pub(super) fn of(request: &SignedRequest<'_>) -> Result<Presented, Error> {
         if let Some(authorization) = canonical::header(request, "authorization") {
@@ -40,10 +64,7 @@ impl Presented {
             found.map(|(_, value)| value.as_str())
         };
         if parameter("X-Amz-Algorithm").is_none() && parameter("X-Amz-Signature").is_none() {
-            return Err(Error::new(
-                ErrorKind::MissingAuthenticationToken,
-                "Request is missing Authentication Token",
-            ));
+            return Err(missing());
         }
         Presented::in_query(parameter)
     }

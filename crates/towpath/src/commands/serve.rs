@@ -20,8 +20,8 @@ pub(super) use lifecycle::{Mode, start};
 
 use crate::cli::Global;
 use crate::config::{
-    ClusterWritten, ConfigError, Defaults, Given, Origin, SERVE, SecretSource, Settings, Written,
-    read_file,
+    ClusterWritten, ConfigError, Defaults, Given, Origin, SERVE, SecretSource, Settings,
+    SqsWritten, Written, read_file,
 };
 use crate::failure::{Exit, Failure, Outcome};
 
@@ -46,6 +46,18 @@ pub(crate) struct ServerArgs {
     /// Where HTTP clients connect [default: 127.0.0.1:8080] [environment: TOWPATH_HTTP]
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<String>,
+    /// Where clients of Amazon SQS connect [default: in dev 127.0.0.1:9324, in serve only where HTTP
+    /// clients do] [environment: TOWPATH_SQS]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) sqs: Option<String>,
+    /// The address under which clients know SQS here, where a proxy stands between; if not given, the
+    /// one they used [environment: TOWPATH_ADVERTISE_SQS]
+    #[arg(long, value_name = "URL")]
+    pub(crate) advertise_sqs: Option<String>,
+    /// A file with the access keys of clients of SQS: a line for each, its id and its secret; or the
+    /// lines themselves in the environment: TOWPATH_SQS_KEYS [environment: TOWPATH_SQS_KEYS_FILE]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) sqs_keys_file: Option<PathBuf>,
     /// The address that Kafka clients are told to connect to; if not given, the one they used
     /// [environment: TOWPATH_ADVERTISE_KAFKA]
     #[arg(long, value_name = "HOST:PORT")]
@@ -191,6 +203,11 @@ fn flags(args: &ServerArgs) -> Outcome<Written> {
         http: given("--http", &args.http),
         advertise_kafka: given("--advertise-kafka", &args.advertise_kafka),
         insecure: given("--insecure", &args.insecure.then_some(true)),
+        sqs: SqsWritten {
+            listen: given("--sqs", &args.sqs),
+            advertise: given("--advertise-sqs", &args.advertise_sqs),
+            keys: given("--sqs-keys-file", &args.sqs_keys_file.clone().map(SecretSource::File)),
+        },
         ..Written::default()
     };
     for property in &args.properties {

@@ -367,7 +367,8 @@ fn members(text: &str, me: BrokerId) -> Result<BTreeMap<BrokerId, PeerAddress>, 
     ))
 }
 
-fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads a file that holds a secret; what is wrong with it does not repeat it.
+pub(super) fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
     let name = path.display();
     let failed = |error| format!("the secret in {name} cannot be read: {error}");
     let length = std::fs::metadata(path).map_err(failed)?.len();

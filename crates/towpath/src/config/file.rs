@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ClusterWritten, ConfigError, Given, Origin, Written};
+use super::{ClusterWritten, ConfigError, Given, Origin, SqsWritten, Written};
 
 /// Largest file that is read; anything larger is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -83,6 +83,11 @@ impl Reader<'_> {
                         written.cluster.take(name, given);
                     }
                 }
+                name if SqsWritten::SETTINGS.contains(&name) => {
+                    if let Some(given) = self.text(value, name) {
+                        written.sqs.take(name, given);
+                    }
+                }
                 "broker" => match value.get_ref() {
                     DeValue::Table(table) => self.properties("", table, &mut written),
                     _ => self.refuse(&value.span(), "broker is a table: [broker]".to_owned()),
@@ -90,8 +95,9 @@ impl Reader<'_> {
                 other => {
                     let message = format!(
                         "there is no setting {other:?}; there are data, kafka, http, \
-                         advertise_kafka, insecure, {} and the table [broker]",
-                        ClusterWritten::SETTINGS.join(", ")
+                         advertise_kafka, insecure, {}, {} and the table [broker]",
+                        ClusterWritten::SETTINGS.join(", "),
+                        SqsWritten::SETTINGS.join(", ")
                     );
                     self.refuse(&key.span(), message);
                 }

@@ -20,6 +20,9 @@ A setting comes from a flag, else from the environment, else from the file (`tow
 | `--ephemeral` | | | data in a directory that is removed at the end |
 | `--kafka ADDR` | `TOWPATH_KAFKA` | `kafka` | where Kafka clients connect; `127.0.0.1:9092` |
 | `--http ADDR` | `TOWPATH_HTTP` | `http` | where HTTP clients connect; `127.0.0.1:8080` |
+| `--sqs ADDR` | `TOWPATH_SQS` | `sqs` | where clients of Amazon SQS connect; `dev`: `127.0.0.1:9324`, and without if that port is taken; `serve`: only where HTTP clients do. Beyond loopback it needs access keys |
+| `--advertise-sqs URL` | `TOWPATH_ADVERTISE_SQS` | `advertise_sqs` | `http://host:port` under which clients know SQS here, where a proxy stands between: URLs of queues begin with it, and what was signed for it is taken; without it, the address that each client used |
+| `--sqs-keys-file FILE` | `TOWPATH_SQS_KEYS_FILE`, or `TOWPATH_SQS_KEYS` with the lines themselves | `sqs_keys_file` | access keys of clients of SQS: a line for each, its id and its secret of 16 bytes at least. Without one, `serve` refuses every request of SQS, and `dev` takes any credentials on loopback |
 | `--advertise-kafka HOST:PORT` | `TOWPATH_ADVERTISE_KAFKA` | `advertise_kafka` | what Kafka clients are told to connect to; without it, the address they used, or among other brokers the host that those know |
 | `--insecure` | `TOWPATH_INSECURE` | `insecure` | listen beyond loopback although nobody has to prove who they are |
 | `--node-id N` | `TOWPATH_BROKER__NODE_ID` | `node.id` in `[broker]` | the number of this broker in its cluster; `1`. A data directory belongs to one broker, and another one does not start on it |
@@ -112,6 +115,7 @@ fn values(property: &Property) -> String {
             values.join(", ")
         }
         Check::Replicas => "`*`, or partition:broker pairs".to_owned(),
+        Check::LongText => format!("{kind}, up to 60000 bytes"),
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub(super) struct Banner<'a> {
     pub(super) kafka: SocketAddr,
     pub(super) http: SocketAddr,
+    /// None: only where HTTP is.
+    pub(super) sqs: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
     /// None: a directory that is removed at the end.
     pub(super) data: &'a [PathBuf],
@@ -22,8 +24,11 @@ const DEFAULT_KAFKA: &str = "127.0.0.1:9092";
 impl Banner<'_> {
     /// For programs: one line.
     pub(super) fn json(&self) -> String {
-        let peer = self.peer.map(|peer| format!(",\"peer\":\"{peer}\"")).unwrap_or_default();
-        format!("{{\"kafka\":\"{}\",\"http\":\"{}\"{peer}}}", self.kafka, self.http)
+        let more = |name, address: Option<SocketAddr>| {
+            address.map(|address| format!(",\"{name}\":\"{address}\"")).unwrap_or_default()
+        };
+        let (sqs, peer) = (more("sqs", self.sqs), more("peer", self.peer));
+        format!("{{\"kafka\":\"{}\",\"http\":\"{}\"{sqs}{peer}}}", self.kafka, self.http)
     }
 
     /// For people.
@@ -43,6 +48,10 @@ impl Banner<'_> {
             "{ready}   {data}\n  Kafka   {kafka:<24} any Kafka client, no options\n  \
              HTTP    {http:<24} JSON: publish, read; /metrics\n"
         );
+        if let Some(sqs) = self.sqs {
+            let sqs = format!("http://{}", dialled(sqs));
+            text.push_str(&format!("  SQS     {sqs:<24} any AWS SDK: --endpoint-url {sqs}\n"));
+        }
         if let Some(peer) = self.peer {
             let peer = dialled(peer);
             text.push_str(&format!("  Peers   {peer:<24} other brokers: --join {peer}\n"));
@@ -74,6 +83,7 @@ mod tests {
         Banner {
             kafka: kafka.parse().unwrap(),
             http: "127.0.0.1:8080".parse().unwrap(),
+            sqs: None,
             peer: None,
             data: &[],
             ready_after: Duration::from_millis(14),
@@ -88,6 +98,11 @@ mod tests {
         let peer = Some("127.0.0.1:9094".parse().unwrap());
         let json = Banner { peer, ..banner("127.0.0.1:9092") }.json();
         assert!(json.ends_with(r#","peer":"127.0.0.1:9094"}"#), "{json}");
+        let sqs = Some("127.0.0.1:9324".parse().unwrap());
+        let banner = Banner { sqs, peer, ..banner("127.0.0.1:9092") };
+        let json = banner.json();
+        assert!(json.ends_with(r#","sqs":"127.0.0.1:9324","peer":"127.0.0.1:9094"}"#), "{json}");
+        assert!(banner.text().contains("--endpoint-url http://127.0.0.1:9324\n"));
     }
 
     #[test]

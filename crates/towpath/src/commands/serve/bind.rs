@@ -7,7 +7,7 @@ use towpath_http::HttpListener;
 use towpath_server::KafkaListener;
 
 use super::port_holder::holder_of;
-use crate::config::Settings;
+use crate::config::{Settings, SqsAddress};
 use crate::failure::{Failure, Outcome};
 
 /// How many ports after a taken one are tried, to name a free one.
@@ -19,6 +19,7 @@ pub(super) struct Listeners {
     pub(super) http: HttpListener,
     pub(super) kafka_address: SocketAddr,
     pub(super) http_address: SocketAddr,
+    pub(super) sqs_address: Option<SocketAddr>,
     /// For other brokers, where some may come.
     pub(super) peer: Option<PeerListener>,
 }
@@ -34,12 +35,31 @@ pub(super) async fn bind(command: &str, settings: &Settings) -> Outcome<Listener
     let kafka = kafka.map_err(|error| not_bound(command, "--kafka", settings.kafka, &error))?;
     let http = HttpListener::bind(settings.http).await;
     let http = http.map_err(|error| not_bound(command, "--http", settings.http, &error))?;
+    let sqs = bind_sqs(command, settings.sqs.listen).await?;
+    let sqs_address = sqs.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
+    let http = http.with_sqs(settings.sqs.settings.clone(), sqs);
     let (kafka_address, http_address) = (kafka.local_addr()?, http.local_addr()?);
     let peer = match &settings.cluster {
         Some(cluster) => Some(bind_peer(command, cluster.peer).await?),
         None => None,
     };
-    Ok(Listeners { kafka, http, kafka_address, http_address, peer })
+    Ok(Listeners { kafka, http, kafka_address, http_address, sqs_address, peer })
+}
+
+/// Where the usual port is taken and nobody has named one, SQS is only served where HTTP is.
+async fn bind_sqs(
+    command: &str,
+    listen: Option<SqsAddress>,
+) -> Outcome<Option<tokio::net::TcpListener>> {
+    let Some(SqsAddress { address, is_named }) = listen else { return Ok(None) };
+    match tokio::net::TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if is_named => Err(not_bound(command, "--sqs", address, &error)),
+        Err(error) => {
+            tracing::warn!(%address, %error, "SQS has no port of its own, and is served with HTTP");
+            Ok(None)
+        }
+    }
 }
 
 async fn bind_peer(command: &str, address: SocketAddr) -> Outcome<PeerListener> {

@@ -154,6 +154,7 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     let is_temporary = matches!(data, Data::Temporary(..));
     data.paths().iter().for_each(|p| surroundings::check_file_system(p, is_temporary));
     let (kafka, http) = (listeners.kafka_address, listeners.http_address);
+    let sqs = listeners.sqs_address;
     let peer = listeners.peer.as_ref().map(|peer| peer.address);
     let opened = open_answering(&settings, data.paths(), listeners, &mut signals).await?;
     let Some((joined, listeners)) = opened else { return Ok(Ended::Stopped) };
@@ -184,7 +185,7 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     };
     let ready_after = begun.elapsed();
     let has_hint = mode.command == "dev";
-    let banner = Banner { kafka, http, peer, data: kept, ready_after, has_hint };
+    let banner = Banner { kafka, http, sqs, peer, data: kept, ready_after, has_hint };
     tracing::info!(%kafka, %http, data = ?data.paths(), ?ready_after, "ready");
     say(&if mode.ready_json { banner.json() + "\n" } else { banner.text() });
 
@@ -217,7 +218,7 @@ async fn open_answering(
     listeners: Listeners,
     signals: &mut StopSignals,
 ) -> Outcome<Option<(Joined, Listeners)>> {
-    let Listeners { kafka, http, kafka_address, http_address, peer } = listeners;
+    let Listeners { kafka, http, kafka_address, http_address, sqs_address, peer } = listeners;
     let progress = Progress::default();
     let (tell, is_over) = watch::channel(false);
     let answering = tokio::spawn(http.answer_while_starting(progress.clone(), is_over));
@@ -225,7 +226,7 @@ async fn open_answering(
     let joined = join(settings, data, bound, peer, &progress, signals).await?;
     tell.send_replace(true);
     let http = answering.await.map_err(|error| Failure::new(error.to_string()))?;
-    let listeners = Listeners { kafka, http, kafka_address, http_address, peer: None };
+    let listeners = Listeners { kafka, http, kafka_address, http_address, sqs_address, peer: None };
     Ok(joined.map(|joined| (joined, listeners)))
 }
 

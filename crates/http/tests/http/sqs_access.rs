@@ -1,0 +1,218 @@
+//! Who may use SQS: signatures in headers and in URLs, as clients make them, and what is refused.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hmac::{Hmac, Mac};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use towpath_http::{AccessKeys, SqsSettings};
+
+use crate::sqs_support::{call, encoded, form};
+use crate::support::{Answer, Broker};
+
+const KEYS: &str = "KEY 0123456789abcdef\nOTHER 0123456789abcdeg\n";
+
+async fn guarded() -> Broker {
+    let keys = AccessKeys::parse(KEYS).unwrap();
+    let advertised = Some("https://sqs.example.org".to_owned());
+    Broker::start_with_sqs(SqsSettings { keys, lets_anybody_in_on_loopback: true, advertised })
+        .await
+}
+
+/// Who signs, when, and calling the server what.
+#[derive(Clone, Copy)]
+struct Signing<'a> {
+    id: &'a str,
+    secret: &'a str,
+    host: &'a str,
+    /// In seconds, how far its clock is ahead.
+    ahead: i64,
+}
+
+const SIGNING: Signing<'static> =
+    Signing { id: "KEY", secret: "0123456789abcdef", host: "localhost", ahead: 0 };
+
+impl Signing<'_> {
+    /// The moment, as signatures have it.
+    fn time(self) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let seconds = i64::try_from(now).unwrap() + self.ahead;
+        let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        // Years begin in March, so that the leap day is the last.
+        let since = days + 719_468;
+        let (era, day) = (since.div_euclid(146_097), since.rem_euclid(146_097));
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let of_year = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * of_year + 2) / 153;
+        let date = of_year - (153 * month + 2) / 5 + 1;
+        let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+        let year = year + era * 400 + later;
+        let (hour, minute, second) = (rest / 3600, rest % 3600 / 60, rest % 60);
+        format!("{year:04}{month:02}{date:02}T{hour:02}{minute:02}{second:02}Z")
+    }
+
+    fn signature(self, time: &str, canonical: &str) -> String {
+        let (day, region) = (&time[..8], "eu-west-1");
+        let scope = format!("{day}/{region}/sqs/aws4_request");
+        let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", hash(canonical.as_bytes()));
+        let first = format!("AWS4{}", self.secret).into_bytes();
+        let key =
+            [day, region, "sqs", "aws4_request"].iter().fold(first, |key, part| hmac(&key, part));
+        hexadecimal(&hmac(&key, &text))
+    }
+
+    /// Posts JSON.
+    async fn call(self, broker: &Broker, action: &str, body: &Value) -> Answer {
+        let body = body.to_string();
+        self.post(broker, action, &body, &body).await
+    }
+
+    /// Posts a body, and signs perhaps another one.
+    async fn post(self, broker: &Broker, action: &str, signed: &str, body: &str) -> Answer {
+        let (time, host) = (self.time(), self.host);
+        let names = "host;x-amz-date;x-amz-target";
+        let canonical = format!(
+            "POST\n/\n\nhost:{host}\nx-amz-date:{time}\nx-amz-target:AmazonSQS.{action}\n\n{names}\n{}",
+            hash(signed.as_bytes())
+        );
+        let signature = self.signature(&time, &canonical);
+        let (id, day, length) = (self.id, &time[..8], body.len());
+        let request = format!(
+            "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-amz-date: {time}\r\n\
+             x-amz-target: AmazonSQS.{action}\r\ncontent-length: {length}\r\n\
+             authorization: AWS4-HMAC-SHA256 Credential={id}/{day}/eu-west-1/sqs/aws4_request, \
+             SignedHeaders={names}, Signature={signature}\r\n\r\n{body}"
+        );
+        broker.raw(request.as_bytes()).await
+    }
+
+    /// Gets a URL that was signed before.
+    async fn presigned(self, broker: &Broker, expires: u64) -> Answer {
+        let time = self.time();
+        let credential = format!("{}/{}/eu-west-1/sqs/aws4_request", self.id, &time[..8]);
+        let expires = expires.to_string();
+        let query = [
+            ("Action", "ListQueues"),
+            ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+            ("X-Amz-Credential", credential.as_str()),
+            ("X-Amz-Date", time.as_str()),
+            ("X-Amz-Expires", expires.as_str()),
+            ("X-Amz-SignedHeaders", "host"),
+        ];
+        let query = encoded(&query);
+        let canonical = format!("GET\n/\n{query}\nhost:{}\n\nhost\n{}", self.host, hash(b""));
+        let signature = self.signature(&time, &canonical);
+        broker.get(&format!("/?{query}&X-Amz-Signature={signature}")).await
+    }
+}
+
+fn hmac(key: &[u8], text: &str) -> Vec<u8> {
+    let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(key).unwrap();
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().to_vec()
+}
+
+fn hash(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn shape(answer: &Answer) -> String {
+    answer.json()["__type"].as_str().unwrap().split('#').next_back().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_key_has_signed_is_carried_out() {
+    let broker = guarded().await;
+    let name = json!({"QueueName": "jobs"});
+    let created = SIGNING.call(&broker, "CreateQueue", &name).await.ok();
+    assert_eq!(created["QueueUrl"], "https://sqs.example.org/000000000000/jobs");
+    let other = Signing { id: "OTHER", secret: "0123456789abcdeg", ..SIGNING };
+    other.call(&broker, "GetQueueUrl", &name).await.ok();
+    // What a client signed before a proxy changed the name of the host.
+    let behind = Signing { host: "sqs.example.org", ..SIGNING };
+    behind.call(&broker, "GetQueueUrl", &name).await.ok();
+    let listed = SIGNING.presigned(&broker, 60).await;
+    assert!(listed.status == 200 && listed.body.contains("/jobs</QueueUrl>"), "{}", listed.body);
+    for ahead in [-800, 800] {
+        Signing { ahead, ..SIGNING }.call(&broker, "GetQueueUrl", &name).await.ok();
+    }
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_key_has_signed_is_refused() {
+    let broker = guarded().await;
+    let name = json!({"QueueName": "jobs"});
+    let asked = |signing: Signing<'static>| {
+        let (broker, name) = (&broker, &name);
+        async move {
+            let answer = signing.call(broker, "CreateQueue", name).await;
+            (answer.status, shape(&answer))
+        }
+    };
+    let refused = |status: u16, shape: &str| (status, shape.to_owned());
+    let unknown = Signing { id: "NOBODY", ..SIGNING };
+    assert_eq!(asked(unknown).await, refused(403, "InvalidClientTokenId"));
+    let wrong = Signing { secret: "0123456789abcdeF", ..SIGNING };
+    assert_eq!(asked(wrong).await, refused(403, "SignatureDoesNotMatch"));
+    let elsewhere = Signing { host: "other.example.org", ..SIGNING };
+    assert_eq!(asked(elsewhere).await, refused(403, "SignatureDoesNotMatch"));
+    for ahead in [-1000, 1000] {
+        let off = Signing { ahead, ..SIGNING };
+        assert_eq!(asked(off).await, refused(403, "SignatureDoesNotMatch"), "{ahead}");
+    }
+    let changed =
+        SIGNING.post(&broker, "CreateQueue", &name.to_string(), r#"{"QueueName":"jobz"}"#).await;
+    assert_eq!(shape(&changed), "SignatureDoesNotMatch");
+    // Any credentials are taken only where there are no keys.
+    let anybody = call(&broker, "ListQueues", &json!({})).await;
+    assert_eq!(anybody.status, 400, "{}", anybody.body);
+    let presigned = Signing { ahead: -70, ..SIGNING }.presigned(&broker, 60).await;
+    assert!(presigned.body.contains("<Code>SignatureDoesNotMatch</Code>"), "{}", presigned.body);
+    let nothing = broker.get("/?Action=ListQueues").await;
+    assert!(
+        nothing.status == 403 && nothing.body.contains("<Code>MissingAuthenticationToken</Code>"),
+        "{}",
+        nothing.body
+    );
+    assert!(broker.get("/queues").await.ok()["queues"].as_array().unwrap().is_empty());
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_keys_nobody_is_let_in_but_on_somebodys_own_machine() {
+    let broker = Broker::start_with_sqs(SqsSettings::default()).await;
+    let refused = SIGNING.call(&broker, "ListQueues", &json!({})).await;
+    assert_eq!((refused.status, shape(&refused).as_str()), (403, "InvalidClientTokenId"));
+    broker.stop().await;
+
+    let broker = Broker::start().await;
+    let nobody = Signing { id: "any", secret: "any", ..SIGNING };
+    nobody.call(&broker, "ListQueues", &json!({})).await.ok();
+    nobody.presigned(&broker, 60).await;
+    // Who does not even try to sign is told so, as AWS does.
+    let nothing = broker.get("/?Action=ListQueues").await;
+    assert!(nothing.body.contains("MissingAuthenticationToken"), "{}", nothing.body);
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_other_addresses_are_refused_even_where_anybody_is_let_in() {
+    let broker = Broker::start().await;
+    let image = "GET /?Action=ListQueues&AWSAccessKeyId=x HTTP/1.1\r\nhost: localhost\r\n\
+                 connection: close\r\nsec-fetch-site: cross-site\r\n\r\n";
+    let refused = broker.raw(image.as_bytes()).await;
+    assert!(refused.status == 403 && refused.body.contains("AccessDenied"), "{}", refused.body);
+    let posted = "POST / HTTP/1.1\r\nhost: localhost\r\norigin: http://evil.example\r\n\
+                  connection: close\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+                  content-length: 17\r\n\r\nAction=ListQueues";
+    let refused = broker.raw(posted.as_bytes()).await;
+    assert!(refused.status == 403 && refused.body.contains("AccessDenied"), "{}", refused.body);
+    let own = form(&broker, "/", &[("Action", "ListQueues")]).await;
+    assert_eq!(own.status, 200, "{}", own.body);
+    broker.stop().await;
+}

@@ -17,7 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use towpath_metadata::{IN_HAND_MAX, Request, Task, TaskFailure, TaskKind, TaskReport, TaskState};
+use towpath_metadata::{
+    IN_HAND_MAX, Image, Request, Task, TaskFailure, TaskKind, TaskReport, TaskState,
+};
 use towpath_model::{Offset, PartitionIndex, Uuid};
 
 use crate::api_error::{ApiError, Code};
@@ -69,10 +71,12 @@ pub(crate) async fn work_on_tasks(app: App) {
 /// Bounded by the number of tasks that may be active.
 fn to_work_on(app: &App) -> Vec<Task> {
     let image = app.node.driver().image();
-    let is_ours = |task: &&Task| {
-        task.state == TaskState::Running && leader_of(app, task.seat()) == Some(image.me())
-    };
-    image.tasks().filter(is_ours).cloned().collect()
+    let is_wanted = |task: &&Task| task.state == TaskState::Running && is_seated_here(&image, task);
+    image.tasks().filter(is_wanted).cloned().collect()
+}
+
+fn is_seated_here(image: &Image, task: &Task) -> bool {
+    image.partition(task.seat()).and_then(|seat| seat.leader) == Some(image.me())
 }
 
 /// Why a run ends.
@@ -162,16 +166,20 @@ impl Run<'_> {
 
     /// The queue, if the task is still this run's.
     fn source(&mut self) -> Result<TopicView, Stop> {
+        self.look()?;
+        let source = self.app.queue(self.task.source.name.as_str()).ok();
+        source.filter(|queue| queue.id == self.task.source.id).ok_or(Stop::NotOurs)
+    }
+
+    fn look(&mut self) -> Result<(), Stop> {
         let image = self.app.node.driver().image();
-        let Some(task) = image.task(self.task.id) else { return Err(Stop::NotOurs) };
-        let is_ours =
-            task.run <= self.task.run && leader_of(self.app, self.task.seat()) == Some(image.me());
+        let task = image.task(self.task.id).ok_or(Stop::NotOurs)?;
+        let is_ours = task.run <= self.task.run && is_seated_here(&image, task);
         if task.state != TaskState::Running || !is_ours {
             self.task.state = task.state.clone();
             return Err(Stop::NotOurs);
         }
-        let source = self.app.queue(self.task.source.name.as_str()).ok();
-        source.filter(|queue| queue.id == self.task.source.id).ok_or(Stop::NotOurs)
+        Ok(())
     }
 
     /// Notes where every partition ends: what comes later is none of this task's business.
@@ -267,7 +275,10 @@ impl Run<'_> {
         self.task.progress.in_hand.clear();
         self.is_dirty = true;
         self.pace.moved(many, Instant::now());
-        self.let_arrive(source, partition, disposed.underway, UNDERWAY_MAX).await
+        match disposed.underway <= UNDERWAY_MAX {
+            true => Ok(()),
+            false => self.let_arrive(source, partition, UNDERWAY_MAX).await,
+        }
     }
 
     async fn dispose_in(
@@ -289,18 +300,16 @@ impl Run<'_> {
         &mut self,
         source: &TopicView,
         partition: PartitionIndex,
-        mut underway: u64,
         most: u64,
     ) -> Result<(), Stop> {
-        while most < underway {
-            self.wait_until(Instant::now() + LOOK_EVERY).await?;
+        loop {
             let nothing = self.dispose_in(source, partition, Vec::new(), Destination::Nowhere);
             match nothing.await {
-                Ok(disposed) => underway = disposed.underway,
+                Ok(disposed) if disposed.underway <= most => return Ok(()),
+                Ok(_) => self.wait_until(Instant::now() + LOOK_EVERY).await?,
                 Err(error) => self.later(&error).await?,
             }
         }
-        Ok(())
     }
 
     /// A task is done when everything that it has moved is there, or has come back.
@@ -309,7 +318,7 @@ impl Run<'_> {
             return Err(Stop::NotOurs);
         }
         for partition in source.partition_indexes() {
-            self.let_arrive(source, partition, u64::MAX, 0).await?;
+            self.let_arrive(source, partition, 0).await?;
         }
         Err(Stop::Ended(TaskState::Done))
     }

@@ -21,8 +21,12 @@ fn create_queue(world: &mut World, name: &str) {
     world.create(topic).unwrap();
 }
 
+/// Asks as another broker does, by bytes.
 fn ask(world: &mut World, request: Request) -> Result<Task, Refusal> {
-    match world.ask(request) {
+    let sent = postcard::to_allocvec(&request).unwrap();
+    let reply = world.ask(postcard::from_bytes(&sent).unwrap());
+    let sent = postcard::to_allocvec(&reply).unwrap();
+    match postcard::from_bytes(&sent).unwrap() {
         Reply::Task(result) => result.map(|task| *task),
         other => panic!("{other:?}"),
     }

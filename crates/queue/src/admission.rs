@@ -49,6 +49,8 @@ pub const DEAD_ATTEMPT: &[u8] = b"towpath-dead-attempt";
 
 /// Set with [`MOVED_FROM`]: when the message was sent first, in milliseconds since 1970.
 pub const FIRST_SENT: &[u8] = b"towpath-first-sent";
+/// Set with [`MOVED_FROM`]: what its first send was told apart by. It counts for nothing any more.
+pub const FIRST_DEDUP_ID: &[u8] = b"towpath-first-dedup-id";
 /// Set with [`MOVED_FROM`]: how often the message has come back from a dead-letter queue.
 pub const REDRIVES: &[u8] = b"towpath-redrives";
 /// Set with [`REDRIVES`], once for each of the last times: by whose order, from where, and why it was there.

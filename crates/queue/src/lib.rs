@@ -38,8 +38,8 @@ mod tests;
 
 pub use admission::{
     DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, DEDUP_ID, DELAY_MAX,
-    DELIVER_AFTER, DELIVER_AT, FIRST_ID, FIRST_SENT, MOVED_FROM, PRIORITY, PRIORITY_MAX,
-    REDRIVEN_BY, REDRIVES, TTL, duration, facts_of, identity, identity_header,
+    DELIVER_AFTER, DELIVER_AT, FIRST_DEDUP_ID, FIRST_ID, FIRST_SENT, MOVED_FROM, PRIORITY,
+    PRIORITY_MAX, REDRIVEN_BY, REDRIVES, TTL, duration, facts_of, identity, identity_header,
 };
 pub use advice::{TooShort, Worked};
 pub use decide::{DeliveryDecision, LEASE_MAX, RECEIVE_MAX};

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep_until};
 use towpath_model::{Offset, TopicPartition};
 use towpath_queue::{
     Attempt, DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, DEDUP_ID,
-    DELIVER_AFTER, DELIVER_AT, DeadReason, Departure, FIRST_ID, FIRST_SENT, Identity, MOVED_FROM,
-    REDRIVEN_BY, REDRIVES, Reply, Request, TTL, identity_header,
+    DELIVER_AFTER, DELIVER_AT, DeadReason, Departure, FIRST_DEDUP_ID, FIRST_ID, FIRST_SENT,
+    Identity, MOVED_FROM, REDRIVEN_BY, REDRIVES, Reply, Request, TTL, identity_header,
 };
 use towpath_server::StoredMessage;
 
@@ -233,6 +233,9 @@ fn record(
     let keep = |name, otherwise: Vec<u8>| header(message, name).map_or(otherwise, <[u8]>::to_vec);
     say(FIRST_ID, keep(FIRST_ID, from.clone()));
     say(FIRST_SENT, keep(FIRST_SENT, message.timestamp.0.to_string().into_bytes()));
+    if let Some(id) = header(message, DEDUP_ID) {
+        say(FIRST_DEDUP_ID, id.to_vec());
+    }
     say(MOVED_FROM, from);
     let is_redriven = departure.way.reason == DeadReason::Redriven;
     let redrives = redrives_of(message) + u32::from(is_redriven);

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use towpath_model::{Offset, PartitionIndex, Timestamp};
 use towpath_queue::{
-    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, Delay, FIRST_ID, FIRST_SENT, Identity,
-    MOVED_FROM, PRIORITY, PRIORITY_MAX, TTL, identity,
+    DEDUP_ID, DELAY_MAX, DELIVER_AFTER, DELIVER_AT, Delay, FIRST_DEDUP_ID, FIRST_ID, FIRST_SENT,
+    Identity, MOVED_FROM, PRIORITY, PRIORITY_MAX, TTL, identity,
 };
 use towpath_server::StoredMessage;
 
@@ -296,8 +296,18 @@ pub(crate) fn message_id(partition: PartitionIndex, offset: i64) -> String {
 }
 
 fn is_for_delivery(name: &[u8]) -> bool {
-    [DELIVER_AFTER, DELIVER_AT, TTL, PRIORITY, DEDUP_ID, MOVED_FROM, FIRST_ID, FIRST_SENT]
-        .contains(&name)
+    const OURS: [&[u8]; 9] = [
+        DELIVER_AFTER,
+        DELIVER_AT,
+        TTL,
+        PRIORITY,
+        DEDUP_ID,
+        MOVED_FROM,
+        FIRST_DEDUP_ID,
+        FIRST_ID,
+        FIRST_SENT,
+    ];
+    OURS.contains(&name)
 }
 
 /// Bytes that a message takes as JSON, about.

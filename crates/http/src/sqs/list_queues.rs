@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use towpath_model::TopicName;
 use towpath_model::properties::QueueConfig;
 use towpath_sqs::actions::{ListDeadLetterSourceQueues, ListQueues, Page};
 use towpath_sqs::refusals::invalid_next_token;
@@ -26,10 +27,7 @@ impl Call<'_> {
     ) -> Result<Answer, Error> {
         let queue = self.queue(&wanted.queue).await?;
         let after = last_of(wanted.next_token.as_deref())?;
-        let is_source = |config: &QueueConfig| {
-            config.dead_letter_queue.as_ref() == Some(&queue.topic.name)
-                && config.dead_letter_receives.is_some()
-        };
+        let is_source = |config: &QueueConfig| is_source_of(config, &queue.topic.name);
         let page = self.page("", &after, wanted.queues_max, is_source);
         Ok(Answer::ListDeadLetterSourceQueues(page))
     }
@@ -50,6 +48,12 @@ impl Call<'_> {
             .map(|last| URL_SAFE_NO_PAD.encode(last));
         Page { queue_urls: names.iter().map(|name| self.url(name)).collect(), next_token }
     }
+}
+
+/// Whether a queue sends its dead letters to another one.
+pub(super) fn is_source_of(config: &QueueConfig, dead_letter_queue: &TopicName) -> bool {
+    config.dead_letter_queue.as_ref() == Some(dead_letter_queue)
+        && config.dead_letter_receives.is_some()
 }
 
 /// The name of the last queue on the page before; empty: there was none.

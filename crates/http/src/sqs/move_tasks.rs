@@ -1,33 +1,137 @@
-//! StartMessageMoveTask, ListMessageMoveTasks, CancelMessageMoveTask: not served yet.
+//! StartMessageMoveTask, ListMessageMoveTasks, CancelMessageMoveTask: redrives, as our own API starts them too.
 
-use towpath_sqs::actions::{ListMessageMoveTasks, StartMessageMoveTask};
-use towpath_sqs::{Answer, Error, ErrorKind};
+use towpath_metadata::{Refusal, Task, TaskFailure, TaskKind, TaskOrder, TaskState};
+use towpath_model::Uuid;
+use towpath_sqs::actions::{ListMessageMoveTasks, MoveTaskStatus, StartMessageMoveTask};
+use towpath_sqs::refusals as words;
+use towpath_sqs::{Answer, Error, ErrorKind, MoveTask, QueueArn, QueueName};
+
+use crate::tasks::filter::Filter;
+use crate::tasks::service::{NotDone, Start, find, list, order, start};
 
 use super::call::Call;
+use super::list_queues::is_source_of;
+use super::queue::SqsQueue;
+use super::refusals;
 
 impl Call<'_> {
     pub(super) async fn start_move_task(
         &self,
-        _wanted: StartMessageMoveTask,
+        wanted: StartMessageMoveTask,
     ) -> Result<Answer, Error> {
-        Err(not_served())
+        let source = self.queue_of_task(&wanted.source, "SourceArn").await?;
+        let (sources, _) = self.names("", "", 1, |config| is_source_of(config, &source.topic.name));
+        if sources.is_empty() {
+            return Err(words::source_is_no_dead_letter_queue());
+        }
+        let destination = match &wanted.destination {
+            Some(arn) => Some(self.queue_of_task(arn, "DestinationArn").await?),
+            None => None,
+        };
+        let asked = Start {
+            kind: TaskKind::Redrive,
+            source: source.name().to_owned(),
+            destination: destination.map(|queue| queue.name().to_owned()),
+            filter: Filter::default(),
+            messages_max: None,
+            rate: wanted.messages_per_second_max,
+            // AWS lets messages come back for ever.
+            redrives_max: u32::MAX,
+            by: self.who(),
+        };
+        let task = start(self.app, asked).await.map_err(not_started)?;
+        Ok(Answer::StartMessageMoveTask { task_handle: task.id.to_string() })
     }
 
     pub(super) async fn list_move_tasks(
         &self,
-        _wanted: ListMessageMoveTasks,
+        wanted: ListMessageMoveTasks,
     ) -> Result<Answer, Error> {
-        Err(not_served())
+        let source = self.queue_of_task(&wanted.source, "SourceArn").await?;
+        let max = usize::try_from(wanted.tasks_max).unwrap_or(usize::MAX);
+        let tasks = list(self.app, Some(source.name())).into_iter();
+        let tasks = tasks.filter(|task| task.kind == TaskKind::Redrive).take(max);
+        Ok(Answer::ListMessageMoveTasks(tasks.filter_map(|task| self.shown(&task)).collect()))
     }
 
-    pub(super) async fn cancel_move_task(&self, _handle: String) -> Result<Answer, Error> {
-        Err(not_served())
+    pub(super) async fn cancel_move_task(&self, handle: String) -> Result<Answer, Error> {
+        self.check_started()?;
+        let id: Uuid = handle.parse().map_err(|_| words::task_handle_is_invalid())?;
+        let task = find(self.app, id).map_err(not_found)?;
+        if task.kind != TaskKind::Redrive || status(&task) != MoveTaskStatus::Running {
+            return Err(words::move_task_does_not_exist());
+        }
+        let task = order(self.app, id, TaskOrder::Cancel, self.who()).await.map_err(not_found)?;
+        Ok(Answer::CancelMessageMoveTask { moved: task.progress.moved })
+    }
+
+    async fn queue_of_task(&self, arn: &QueueArn, parameter: &str) -> Result<SqsQueue, Error> {
+        self.queue_named(&arn.name).await.map_err(|error| match error.kind() {
+            ErrorKind::QueueDoesNotExist => words::move_task_queue_does_not_exist(parameter),
+            _ => error,
+        })
+    }
+
+    /// Who orders something, for people.
+    fn who(&self) -> String {
+        let id = &self.signer.access_key_id;
+        if id.trim().is_empty() { "sqs".to_owned() } else { id.chars().take(60).collect() }
+    }
+
+    /// A task as SQS shows it; `None`: it is about a queue that SQS cannot name.
+    fn shown(&self, task: &Task) -> Option<MoveTask> {
+        let arn = |name: &str| Some(self.arn(QueueName::new(name)?));
+        Some(MoveTask {
+            status: status(task),
+            task_handle: task.id.to_string(),
+            source: arn(task.source.name.as_str())?,
+            destination: task.destination.as_ref().and_then(|queue| arn(queue.name.as_str())),
+            messages_per_second_max: task.rate,
+            moved: task.progress.moved,
+            to_move: (!task.progress.ends.is_empty()).then_some(task.progress.to_look_at),
+            failure_reason: match task.state {
+                TaskState::Failed(failure) => Some(failure_reason(failure)),
+                _ => None,
+            },
+            started_at_ms: u64::try_from(task.started_at.0).unwrap_or_default(),
+        })
     }
 }
 
-fn not_served() -> Error {
-    Error::new(
-        ErrorKind::UnsupportedOperation,
-        "This server does not move messages back from dead-letter queues yet.",
-    )
+/// AWS knows no pause.
+fn status(task: &Task) -> MoveTaskStatus {
+    match task.state {
+        TaskState::Running | TaskState::Paused => MoveTaskStatus::Running,
+        TaskState::Cancelled => MoveTaskStatus::Cancelled,
+        TaskState::Done => MoveTaskStatus::Completed,
+        TaskState::Failed(_) => MoveTaskStatus::Failed,
+    }
+}
+
+fn failure_reason(failure: TaskFailure) -> String {
+    match failure {
+        TaskFailure::SourceDeleted | TaskFailure::DestinationDeleted => {
+            ErrorKind::QueueDoesNotExist.code()
+        }
+        TaskFailure::Unreadable => failure.text().to_owned(),
+    }
+}
+
+fn not_started(error: NotDone) -> Error {
+    match error {
+        NotDone::Refused(Refusal::TaskActive { .. }) => words::move_task_is_running(),
+        NotDone::Refused(refusal @ Refusal::TooManyTasks(_)) => {
+            Error::new(ErrorKind::OverLimit, refusal.to_string())
+        }
+        error => refusals::of(error.into_error()),
+    }
+}
+
+fn not_found(error: NotDone) -> Error {
+    match error {
+        NotDone::Refused(Refusal::UnknownTask(_) | Refusal::TaskOver { .. }) => {
+            words::move_task_does_not_exist()
+        }
+        error => refusals::of(error.into_error()),
+    }
 }

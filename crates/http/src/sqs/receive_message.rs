@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use towpath_queue::{DEAD_RECEIVES, DEAD_SOURCE, DEDUP_ID, FIRST_SENT};
+use towpath_queue::{DEAD_RECEIVES, DEAD_SOURCE, DEDUP_ID, FIRST_DEDUP_ID, FIRST_SENT};
 use towpath_server::StoredMessage;
 use towpath_sqs::record_headers::from_record_headers;
 use towpath_sqs::{Answer, QueueName, ReceiveMessage, ReceivedMessage, SystemAttribute};
@@ -104,7 +104,9 @@ impl Call<'_> {
                 let key = stored.key.as_deref().filter(|key| !key.is_empty())?;
                 Some(String::from_utf8_lossy(key).into_owned())
             }
-            SystemAttribute::MessageDeduplicationId => header(stored, DEDUP_ID),
+            SystemAttribute::MessageDeduplicationId => {
+                header(stored, DEDUP_ID).or_else(|| header(stored, FIRST_DEDUP_ID))
+            }
             SystemAttribute::AWSTraceHeader => header(stored, TRACE_HEADER),
             SystemAttribute::DeadLetterQueueSourceArn => {
                 let source = QueueName::new(&header(stored, DEAD_SOURCE)?)?;

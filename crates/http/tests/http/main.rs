@@ -11,6 +11,7 @@ mod queue_figures;
 mod queues;
 mod sqs;
 mod sqs_access;
+mod sqs_fifo;
 mod sqs_support;
 mod support;
 mod tasks;

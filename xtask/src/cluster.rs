@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 const CANNOT: i32 = 2;
 
 /// Builds and runs. The arguments are those of `towpath-cluster`: `--times N`, `--rolling`,
-/// `--restarts`, `--moves`, `--flips`, `--seed S`, `--hold SECONDS`, `--campaign DIR`.
+/// `--restarts`, `--moves`, `--flips`, `--queues`, `--seed S`, `--hold SECONDS`, `--campaign DIR`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let status = command(args).status().context("cargo cannot be started")?;
     if !status.success() {

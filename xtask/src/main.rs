@@ -31,7 +31,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
   costs            count instructions, allocations and system calls per request, against a baseline
   kill --times N   kill the real broker under load, and check that nothing acknowledged is lost
   cluster …        kill, pause, cut off, fill, restart (--rolling) or damage (--flips) three real
-                   brokers under load, and compare; needs root
+                   brokers under load, or kill leaders of work queues (--queues), and compare; needs root
   attack …         frames, bombs and slow connections of strangers: --frames N, --slow N, --seed S
   fuzz …           throw mutated input at every parser
   protocol …       import schemas, generate the codec, check it

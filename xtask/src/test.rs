@@ -26,6 +26,8 @@ const KILLS_MIN: u64 = 50;
 const CLUSTER: [&str; 4] = ["--times", "7", "--hold", "4"];
 /// One round of `towpath cluster restart`.
 const RESTARTS: [&str; 3] = ["--restarts", "--times", "1"];
+/// Killed leaders of work queues.
+const QUEUES: [&str; 3] = ["--queues", "--times", "5"];
 /// Frames and slow connections of the attack: what fits into the minute that it takes to see slow
 /// connections closed.
 const ATTACK: [&str; 4] = ["--frames", "100000", "--slow", "500"];
@@ -164,7 +166,11 @@ impl Run {
     }
 
     fn cluster(&mut self) {
-        let parts = [("cluster kills", &CLUSTER[..]), ("cluster restarts", &RESTARTS[..])];
+        let parts = [
+            ("cluster kills", &CLUSTER[..]),
+            ("cluster restarts", &RESTARTS[..]),
+            ("cluster queues", &QUEUES[..]),
+        ];
         for (name, args) in parts {
             match crate::cluster::missing() {
                 None => self.step(name, || crate::cluster::run(&words(args))),

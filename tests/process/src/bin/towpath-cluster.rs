@@ -29,6 +29,9 @@ struct Arguments {
     /// Instead, flip bits in the files of one broker at a time
     #[arg(long, conflicts_with_all = ["rolling", "restarts", "moves"])]
     flips: bool,
+    /// Instead, kill leaders of work queues under load, and look at what workers are given
+    #[arg(long, conflicts_with_all = ["rolling", "restarts", "moves", "flips"])]
+    queues: bool,
     /// Where chance starts; every round of 24 uses the next seed
     #[arg(long)]
     seed: Option<u64>,
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         (arguments.restarts, Kind::Restarts),
         (arguments.moves, Kind::Moves),
         (arguments.flips, Kind::Flips),
+        (arguments.queues, Kind::Queues),
     ];
     let kind = kinds.into_iter().find(|(is_meant, _)| *is_meant).map_or(Kind::Faults, |(_, k)| k);
     finish(run(&Plan {

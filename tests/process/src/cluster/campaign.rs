@@ -10,6 +10,8 @@ use fastrand::Rng;
 
 use super::fault::Fault;
 use super::ledger::Ledger;
+use super::node::Nodes;
+use super::queues::QueueRound;
 use super::round::Round;
 use super::{flips, moves, rolling};
 use crate::load::Manners;
@@ -36,6 +38,8 @@ pub enum Kind {
     Moves,
     /// Flipped bits in the files of one broker at a time.
     Flips,
+    /// Killed leaders of work queues.
+    Queues,
 }
 
 impl Kind {
@@ -46,6 +50,7 @@ impl Kind {
             Kind::Restarts => "restarts",
             Kind::Moves => "moves",
             Kind::Flips => "flips",
+            Kind::Queues => "queues",
         }
     }
 
@@ -57,7 +62,7 @@ impl Kind {
     pub(super) fn manners(self) -> Manners {
         match self {
             Kind::Rolling | Kind::Restarts | Kind::Moves => Manners::Default,
-            Kind::Faults | Kind::Flips => Manners::Quick,
+            Kind::Faults | Kind::Flips | Kind::Queues => Manners::Quick,
         }
     }
 }
@@ -90,8 +95,12 @@ pub fn run(plan: &Plan) -> Result<String> {
         let (seed, began) = (ledger.seed, Instant::now());
         let mut rng = Rng::with_seed(seed);
         // Without a cluster there is nothing to go on with.
-        let cluster = Round::begin(plan.kind, &mut rng)?;
-        let outcome = round(plan, seed, cycles, &mut rng, cluster, &mut ledger);
+        let outcome = if plan.kind == Kind::Queues {
+            queues(plan, seed, cycles, QueueRound::begin(&mut rng)?, &mut rng, &mut ledger)
+        } else {
+            let cluster = Round::begin(plan.kind, &mut rng)?;
+            round(plan, seed, cycles, &mut rng, cluster, &mut ledger)
+        };
         ledger.seed += 1;
         ledger.count(&format!("rounds: {}", plan.kind.name()), 1);
         ledger.count("seconds", began.elapsed().as_secs());
@@ -133,18 +142,38 @@ fn round(
         Kind::Restarts => rolling::run_by_command(cycles, &mut round, ledger),
         Kind::Moves => moves::run(cycles, &mut round, ledger),
         Kind::Flips => flips::run(cycles, rng, &mut round, ledger),
+        Kind::Queues => anyhow::bail!("queues have a round of their own"),
     };
-    let place = plan.campaign.as_ref().unwrap_or(&plan.keep).join(format!("failed-{seed}"));
+    let place = place_of(plan, seed);
     if let Err(error) = outcome {
-        return Err(kept(&round, &place, error));
+        return Err(kept(&round.nodes, &place, error));
     }
     ledger.absorb(&round.end(&place)?);
     Ok(())
 }
 
+fn queues(
+    plan: &Plan,
+    seed: u64,
+    cycles: u64,
+    mut round: QueueRound,
+    rng: &mut Rng,
+    ledger: &mut Ledger,
+) -> Result<()> {
+    match round.run(cycles, rng, ledger).and_then(|()| round.end(ledger)) {
+        Err(error) => Err(kept(&round.nodes, &place_of(plan, seed), error)),
+        Ok(()) => round.nodes.take_down(),
+    }
+}
+
+/// Where logs and data of a failed round are kept.
+fn place_of(plan: &Plan, seed: u64) -> PathBuf {
+    plan.campaign.as_ref().unwrap_or(&plan.keep).join(format!("failed-{seed}"))
+}
+
 /// The error, with where to look.
-pub(super) fn kept(round: &Round, place: &Path, error: anyhow::Error) -> anyhow::Error {
-    match round.keep(place) {
+pub(super) fn kept(nodes: &Nodes, place: &Path, error: anyhow::Error) -> anyhow::Error {
+    match nodes.keep(place) {
         Ok(()) => error.context(format!("logs and data are in {}", place.display())),
         Err(why) => error.context(format!("logs and data could not be kept: {why:#}")),
     }

@@ -23,6 +23,7 @@ mod foreign;
 mod ledger;
 mod moves;
 mod node;
+mod queues;
 mod replicas;
 mod rig;
 mod rolling;

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::disk::Disk;
 use super::rig::Rig;
+use super::tool;
 use super::view::{View, quorum_lacks};
 use crate::broker_process::{BrokerProcess, ENDED_EARLY, READY_PATIENCE, Start, Starting};
 use crate::history::Place;
@@ -249,6 +251,21 @@ impl Nodes {
                 let said = String::from_utf8_lossy(&log[at.saturating_sub(200)..]).into_owned();
                 bail!("broker {id} panicked: {}", said.chars().take(2_000).collect::<String>());
             }
+        }
+        Ok(())
+    }
+
+    /// Copies the brokers' logs and data to a directory, for whoever has to understand a failure.
+    pub(super) fn keep(&self, directory: &Path) -> Result<()> {
+        std::fs::create_dir_all(directory)?;
+        let to = directory.to_string_lossy();
+        let from = self.rig.directory();
+        for id in NODES {
+            let log = from.join(format!("node-{id}.log"));
+            tool::run("cp", &[&log.to_string_lossy(), &to])?;
+            let data = self.disk(id).data();
+            let copy = directory.join(format!("data-{id}"));
+            tool::run("cp", &["-r", &data.to_string_lossy(), &copy.to_string_lossy()])?;
         }
         Ok(())
     }

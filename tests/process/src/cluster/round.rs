@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::campaign::{Kind, kept};
 use super::node::{NODES, Nodes};
-use super::{replicas, tool};
+use super::replicas;
 use crate::history::{Report, Violation};
 use crate::load::{self, Load};
 
@@ -119,7 +119,7 @@ impl Round {
     /// compares for the last time.
     pub(super) fn end(mut self, keep: &Path) -> Result<Report> {
         match self.finish() {
-            Err(error) => Err(kept(&self, keep, error)),
+            Err(error) => Err(kept(&self.nodes, keep, error)),
             Ok(report) => {
                 let Round { nodes, runtime, .. } = self;
                 runtime.shutdown_timeout(Duration::from_secs(5));
@@ -167,20 +167,5 @@ impl Round {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-    }
-
-    /// Copies the brokers' logs and data to a directory, for whoever has to understand a failure.
-    pub(super) fn keep(&self, directory: &Path) -> Result<()> {
-        std::fs::create_dir_all(directory)?;
-        let to = directory.to_string_lossy();
-        let from = self.nodes.rig.directory();
-        for id in NODES {
-            let log = from.join(format!("node-{id}.log"));
-            tool::run("cp", &[&log.to_string_lossy(), &to])?;
-            let data = self.nodes.disk(id).data();
-            let copy = directory.join(format!("data-{id}"));
-            tool::run("cp", &["-r", &data.to_string_lossy(), &copy.to_string_lossy()])?;
-        }
-        Ok(())
     }
 }

@@ -12,12 +12,16 @@
 //!   C2   a group never falls back behind what it had committed
 //!   C3   and never skips what it had not
 //! ```
+//!
+//! What workers of queues are promised stands in `deliveries`.
 
+mod deliveries;
 mod group;
 mod report;
 mod stamp;
 mod writers;
 
+pub use deliveries::{Delivered, DeliveryHistory};
 pub use group::GroupHistory;
 pub use report::{Report, Violation};
 pub use stamp::Stamp;

@@ -12,11 +12,13 @@ use towpath_client::{Backoff, ClientConfig, Error};
 use crate::history::{Fate, GroupHistory, Place, Stamp, WriterHistory};
 
 mod members;
+mod queue;
 mod readers;
 mod steady;
 mod writers;
 
 pub(crate) use members::run as read_as_member;
+pub(crate) use queue::{JOBS, LINES, QueueLoad, Users};
 pub(crate) use readers::run as read;
 pub(crate) use steady::run as write_steadily;
 pub(crate) use writers::run as write;

@@ -36,6 +36,18 @@ impl Uuid {
         text
     }
 
+    /// Reads [`Uuid::hyphenated`] back.
+    #[must_use]
+    pub fn from_hyphenated(text: &str) -> Option<Uuid> {
+        let parts: Vec<&str> = text.split('-').collect();
+        let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        let digits = parts.concat();
+        if lengths != [8, 4, 4, 4, 12] || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        u128::from_str_radix(&digits, 16).ok().map(|bits| Uuid(bits.to_be_bytes()))
+    }
+
     /// A version 4 id made of 16 random bytes that the caller drew.
     #[must_use]
     pub fn from_random_bytes(mut bytes: [u8; 16]) -> Uuid {
@@ -103,5 +115,16 @@ mod tests {
         let id = Uuid::from_random_bytes([0xab; 16]);
         assert_eq!(id.to_string().parse::<Uuid>(), Ok(id));
         assert!("short".parse::<Uuid>().is_err());
+    }
+
+    #[test]
+    fn hyphenated_text_is_read_back() {
+        let id = Uuid::from_random_bytes([0xab; 16]);
+        assert_eq!(Uuid::from_hyphenated(&id.hyphenated()), Some(id));
+        for wrong in
+            ["", "abababab-abab-4bab-abab-abababababa", "+bababab-abab-4bab-abab-abababababab"]
+        {
+            assert_eq!(Uuid::from_hyphenated(wrong), None, "{wrong}");
+        }
     }
 }

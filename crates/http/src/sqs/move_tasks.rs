@@ -1,5 +1,8 @@
 //! StartMessageMoveTask, ListMessageMoveTasks, CancelMessageMoveTask: redrives, as our own API starts them too.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use towpath_metadata::{Refusal, Task, TaskFailure, TaskKind, TaskOrder, TaskState};
 use towpath_model::Uuid;
 use towpath_sqs::actions::{ListMessageMoveTasks, MoveTaskStatus, StartMessageMoveTask};
@@ -13,6 +16,14 @@ use super::call::Call;
 use super::list_queues::is_source_of;
 use super::queue::SqsQueue;
 use super::refusals;
+
+/// What a handle says, as AWS's do: base64 of this as JSON.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Handle {
+    task_id: String,
+    source_arn: String,
+}
 
 impl Call<'_> {
     pub(super) async fn start_move_task(
@@ -40,7 +51,7 @@ impl Call<'_> {
             by: self.who(),
         };
         let task = start(self.app, asked).await.map_err(not_started)?;
-        Ok(Answer::StartMessageMoveTask { task_handle: task.id.to_string() })
+        Ok(Answer::StartMessageMoveTask { task_handle: handle(task.id, &wanted.source) })
     }
 
     pub(super) async fn list_move_tasks(
@@ -55,10 +66,11 @@ impl Call<'_> {
     }
 
     pub(super) async fn cancel_move_task(&self, handle: String) -> Result<Answer, Error> {
-        self.check_started()?;
-        let id: Uuid = handle.parse().map_err(|_| words::task_handle_is_invalid())?;
+        let (id, source) = read_handle(&handle).ok_or_else(words::task_handle_is_invalid)?;
+        let source = self.queue_of_task(&source, "SourceArn").await?;
         let task = find(self.app, id).map_err(not_found)?;
-        if task.kind != TaskKind::Redrive || status(&task) != MoveTaskStatus::Running {
+        let is_its = task.source.id == source.topic.id && task.kind == TaskKind::Redrive;
+        if !is_its || status(&task) != MoveTaskStatus::Running {
             return Err(words::move_task_does_not_exist());
         }
         let task = order(self.app, id, TaskOrder::Cancel, self.who()).await.map_err(not_found)?;
@@ -81,10 +93,11 @@ impl Call<'_> {
     /// A task as SQS shows it; `None`: it is about a queue that SQS cannot name.
     fn shown(&self, task: &Task) -> Option<MoveTask> {
         let arn = |name: &str| Some(self.arn(QueueName::new(name)?));
+        let source = arn(task.source.name.as_str())?;
         Some(MoveTask {
             status: status(task),
-            task_handle: task.id.to_string(),
-            source: arn(task.source.name.as_str())?,
+            task_handle: handle(task.id, &source),
+            source,
             destination: task.destination.as_ref().and_then(|queue| arn(queue.name.as_str())),
             messages_per_second_max: task.rate,
             moved: task.progress.moved,
@@ -133,5 +146,32 @@ fn not_found(error: NotDone) -> Error {
             words::move_task_does_not_exist()
         }
         error => refusals::of(error.into_error()),
+    }
+}
+
+fn handle(task: Uuid, source: &QueueArn) -> String {
+    let handle = Handle { task_id: task.hyphenated(), source_arn: source.to_string() };
+    STANDARD.encode(serde_json::to_vec(&handle).expect("texts are JSON"))
+}
+
+fn read_handle(handle: &str) -> Option<(Uuid, QueueArn)> {
+    let handle: Handle = serde_json::from_slice(&STANDARD.decode(handle).ok()?).ok()?;
+    Some((Uuid::from_hyphenated(&handle.task_id)?, QueueArn::parse(&handle.source_arn)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_names_the_task_and_its_source() {
+        // {"taskId": "10f57157-fc38-4da9-a113-4de7e12d05dd", "sourceArn": "arn:aws:sqs:us-east-1:1:q"}
+        let written = "eyJ0YXNrSWQiOiAiMTBmNTcxNTctZmMzOC00ZGE5LWExMTMtNGRlN2UxMmQwNWRkIiwgInNvdXJjZUFybiI6ICJhcm46YXdzOnNxczp1cy1lYXN0LTE6MTpxIn0=";
+        let (id, source) = read_handle(written).unwrap();
+        assert_eq!(id.hyphenated(), "10f57157-fc38-4da9-a113-4de7e12d05dd");
+        assert_eq!(source.to_string(), "arn:aws:sqs:us-east-1:1:q");
+        assert_eq!(read_handle(&handle(id, &source)), Some((id, source)));
+        assert_eq!(read_handle("foobared"), None);
+        assert_eq!(read_handle(""), None);
     }
 }

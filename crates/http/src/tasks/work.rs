@@ -240,7 +240,6 @@ impl Run<'_> {
         progress.guarded += selected.guarded;
         progress.stranded += selected.stranded;
         progress.in_hand = selected.offsets.into_iter().map(Offset).collect();
-        let is_at_end = selected.next.is_none();
         if progress.in_hand.is_empty() {
             progress.at = after(partition, selected.next);
         } else {
@@ -249,12 +248,13 @@ impl Run<'_> {
             progress.at = (partition, next);
         }
         self.is_dirty = true;
-        let is_due = self.reported_at + REPORT_EVERY <= Instant::now();
-        let has_some = !self.task.progress.in_hand.is_empty();
-        if (has_some || (is_due && !is_at_end)) && !self.report(None).await {
-            return Err(Stop::NotOurs);
+        if self.task.progress.in_hand.is_empty() {
+            return self.report_if_due().await;
         }
-        Ok(())
+        match self.report(None).await {
+            true => Ok(()),
+            false => Err(Stop::NotOurs),
+        }
     }
 
     /// Moves what is in hand, which the metadata knows.
@@ -306,7 +306,10 @@ impl Run<'_> {
             let nothing = self.dispose_in(source, partition, Vec::new(), Destination::Nowhere);
             match nothing.await {
                 Ok(disposed) if disposed.underway <= most => return Ok(()),
-                Ok(_) => self.wait_until(Instant::now() + LOOK_EVERY).await?,
+                Ok(_) => {
+                    self.report_if_due().await?;
+                    self.wait_until(Instant::now() + LOOK_EVERY).await?;
+                }
                 Err(error) => self.later(&error).await?,
             }
         }
@@ -314,9 +317,6 @@ impl Run<'_> {
 
     /// A task is done when everything that it has moved is there, or has come back.
     async fn finish(&mut self, source: &TopicView) -> Result<(), Stop> {
-        if self.is_dirty && !self.report(None).await {
-            return Err(Stop::NotOurs);
-        }
         for partition in source.partition_indexes() {
             self.let_arrive(source, partition, 0).await?;
         }
@@ -339,6 +339,14 @@ impl Run<'_> {
             sleep(LOOK_EVERY.min(until - now)).await;
             self.source()?;
         }
+    }
+
+    async fn report_if_due(&mut self) -> Result<(), Stop> {
+        let is_due = self.is_dirty && self.reported_at + REPORT_EVERY <= Instant::now();
+        if is_due && !self.report(None).await {
+            return Err(Stop::NotOurs);
+        }
+        Ok(())
     }
 
     /// Writes down how far the task is; says whether that was possible. A controller that is not there is waited for.

@@ -12,6 +12,7 @@ mod queues;
 mod sqs;
 mod sqs_access;
 mod sqs_fifo;
+mod sqs_move_tasks;
 mod sqs_support;
 mod support;
 mod tasks;

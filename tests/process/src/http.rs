@@ -47,16 +47,31 @@ pub fn post(address: SocketAddr, path: &str, body: &Value) -> Result<Answer> {
     request(address, "POST", path, Some(body))
 }
 
+/// POST to `/` with headers, each with the end of its line; `host` is the address.
+pub fn post_with(address: SocketAddr, headers: &str, body: &str) -> Result<Answer> {
+    exchange(address, "POST", "/", headers, body)
+}
+
 fn request(address: SocketAddr, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    exchange(address, method, path, "content-type: application/json\r\n", &body)
+}
+
+fn exchange(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> Result<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let body = body.map(Value::to_string).unwrap_or_default();
     let length = body.len();
     // In one piece, so that even a stranger that answers and hangs up has read all of it.
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+         {headers}content-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();

@@ -9,6 +9,7 @@ mod open_metrics;
 mod patience;
 mod queue_figures;
 mod queues;
+mod sigv4;
 mod sqs;
 mod sqs_access;
 mod sqs_fifo;

@@ -13,6 +13,10 @@ mod nodes;
 mod operating;
 mod queues;
 mod scrub;
+// The signer of the tests of HTTP: one is enough.
+#[path = "../../../../crates/http/tests/http/sigv4.rs"]
+mod sigv4;
+mod sqs;
 mod strangers;
 mod support;
 mod tasks;

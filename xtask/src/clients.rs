@@ -1,4 +1,5 @@
-//! Real Kafka clients against a broker: `cargo xtask clients`, or any broker with `--bootstrap HOST:PORT`.
+//! Real clients of Kafka and SQS against a broker: `cargo xtask clients`, or any broker with `--bootstrap HOST:PORT`,
+//! and any server of SQS with `--sqs URL`.
 //!
 //! The programs lie in `tests/clients`; each prints `VERSION …` and one line `STEP name ok|fail detail` per
 //! thing it tried. This module installs what they need under `target/clients` (never a system package),
@@ -14,7 +15,6 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::oracle::root;
-use crate::product::Product;
 
 mod beside;
 mod docs;
@@ -25,16 +25,16 @@ mod servers;
 use beside::Beside;
 use kit::{Kit, is_on_path};
 use program::{last_lines, lines};
-use servers::HTTP;
 pub(crate) use servers::Servers;
+use servers::{HTTP, KAFKA, SQS};
 
-const USAGE: &str =
-    "usage: cargo xtask clients [--bootstrap HOST:PORT] [--only NAME] [--ci] [--write-docs]";
+const USAGE: &str = "usage: cargo xtask clients [--bootstrap HOST:PORT] [--sqs URL] [--only NAME] [--ci] [--write-docs]";
 
 /// What one client did.
 pub(crate) struct ClientReport {
     /// As in `CLIENTS`.
     pub(crate) name: &'static str,
+    server: &'static str,
     /// As the client itself says; empty if it never got that far.
     pub(crate) version: String,
     /// In the order they ran.
@@ -71,11 +71,13 @@ impl Report {
 /// # Errors
 /// Unknown words, a product that does not start, and any failed step (or, with `--ci`, any skipped client).
 pub(crate) fn command(args: &[String]) -> Result<()> {
-    let (mut bootstrap, mut only, mut ci, mut write_docs) = (None, None, false, false);
+    let (mut bootstrap, mut sqs, mut only) = (None, None, None);
+    let (mut ci, mut write_docs) = (false, false);
     let mut words = args.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--bootstrap" => bootstrap = Some(words.next().context(USAGE)?),
+            "--sqs" => sqs = Some(words.next().context(USAGE)?),
             "--only" => only = Some(words.next().context(USAGE)?),
             "--ci" => ci = true,
             "--write-docs" => write_docs = true,
@@ -84,13 +86,11 @@ pub(crate) fn command(args: &[String]) -> Result<()> {
     }
     ensure!(!(write_docs && only.is_some()), "--write-docs needs a run of all clients");
     let only = only.map(String::as_str);
-    let report = match bootstrap {
-        Some(bootstrap) => run(&Servers::kafka(bootstrap), ci, only)?,
-        None => {
-            let product = Product::start()?;
-            run(&Servers::of(&product), ci, only)?
-        }
+    let servers = match (bootstrap, sqs) {
+        (None, None) => Servers::start()?,
+        (kafka, sqs) => Servers::others(kafka.map(String::as_str), sqs.map(String::as_str)),
     };
+    let report = run(&servers, ci, only)?;
     if write_docs {
         docs::write(&root()?.join("docs/clients.md"), &report)?;
     }
@@ -98,7 +98,7 @@ pub(crate) fn command(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the clients whose name contains `filter`, or all, against the servers that they need.
+/// Runs the clients whose name contains `filter`, or all, as far as the servers that they need are there.
 ///
 /// Prints one line per step as it happens and one per client.
 ///
@@ -106,8 +106,9 @@ pub(crate) fn command(args: &[String]) -> Result<()> {
 /// When a filter matches nothing or no broker listens. What goes wrong with a client is in the report.
 pub(crate) fn run(servers: &Servers, ci: bool, filter: Option<&str>) -> Result<Report> {
     let root = root()?;
+    let chosen = CLIENTS.iter().filter(|client| servers.have(client.server));
     let chosen: Vec<&Client> =
-        CLIENTS.iter().filter(|client| filter.is_none_or(|f| client.name.contains(f))).collect();
+        chosen.filter(|client| filter.is_none_or(|f| client.name.contains(f))).collect();
     ensure!(!chosen.is_empty(), "no client is called {}", filter.unwrap_or_default());
     servers.check()?;
     let mut report = Report { clients: Vec::new(), ci };
@@ -120,7 +121,7 @@ pub(crate) fn run(servers: &Servers, ci: bool, filter: Option<&str>) -> Result<R
 }
 
 fn summary(client: &ClientReport) -> String {
-    let ClientReport { name, version, steps, skipped } = client;
+    let ClientReport { name, version, steps, skipped, .. } = client;
     if let Some(reason) = skipped {
         return format!("client {name} skipped: {reason}");
     }
@@ -130,29 +131,48 @@ fn summary(client: &ClientReport) -> String {
 
 struct Client {
     name: &'static str,
+    /// The server that it needs.
+    server: &'static str,
     kit: Kit,
     /// The program, relative to its kit's directory.
     program: &'static str,
 }
 
+const fn kafka(name: &'static str, kit: Kit, program: &'static str) -> Client {
+    Client { name, server: KAFKA, kit, program }
+}
+
+const fn sqs(name: &'static str, kit: Kit, program: &'static str) -> Client {
+    Client { name, server: SQS, kit, program }
+}
+
 const CLIENTS: &[Client] = &[
-    Client { name: "kcat", kit: Kit::System("kcat"), program: "kcat_client.py" },
-    Client { name: "confluent-kafka", kit: Kit::Python, program: "confluent_client.py" },
-    Client { name: "kafka-python", kit: Kit::Python, program: "kafka_python_client.py" },
-    Client { name: "aiokafka", kit: Kit::Python, program: "aiokafka_client.py" },
-    Client { name: "kafkajs", kit: Kit::Node, program: "kafkajs.mjs" },
-    Client { name: "@platformatic/kafka", kit: Kit::Node, program: "platformatic.mjs" },
-    Client { name: "franz-go", kit: Kit::Go, program: "franz" },
-    Client { name: "sarama", kit: Kit::Go, program: "sarama" },
-    Client { name: "Java client", kit: Kit::Java, program: "ClientTest.java" },
-    Client { name: "console tools", kit: Kit::JavaTools, program: "console_tools.py" },
-    Client { name: "wire behaviour", kit: Kit::Oracle, program: "check.py" },
+    kafka("kcat", Kit::System("kcat"), "kcat_client.py"),
+    kafka("confluent-kafka", Kit::Python, "confluent_client.py"),
+    kafka("kafka-python", Kit::Python, "kafka_python_client.py"),
+    kafka("aiokafka", Kit::Python, "aiokafka_client.py"),
+    kafka("kafkajs", Kit::Node, "kafkajs.mjs"),
+    kafka("@platformatic/kafka", Kit::Node, "platformatic.mjs"),
+    kafka("franz-go", Kit::Go, "franz"),
+    kafka("sarama", Kit::Go, "sarama"),
+    kafka("Java client", Kit::Java, "ClientTest.java"),
+    kafka("console tools", Kit::JavaTools, "console_tools.py"),
+    kafka("wire behaviour", Kit::Oracle, "check.py"),
+    sqs("boto3", Kit::Python, "boto3_client.py"),
+    sqs("botocore, Query", Kit::PythonWith("query-requirements.txt"), "botocore_query_client.py"),
+    sqs("AWS SDK for Java 1", Kit::JavaSqs, "SqsV1"),
+    sqs("AWS SDK for Java 2", Kit::JavaSqs, "SqsV2"),
+    sqs("@aws-sdk/client-sqs", Kit::Node, "sqs.mjs"),
+    sqs("AWS SDK for Go 2", Kit::Go, "sqs"),
+    sqs("Celery", Kit::Python, "celery_client.py"),
+    sqs("sqs-consumer", Kit::Node, "sqs_consumer.mjs"),
 ];
 
 impl Client {
     fn run(&self, root: &Path, servers: &Servers) -> ClientReport {
         let mut report = ClientReport {
             name: self.name,
+            server: self.server,
             version: String::new(),
             steps: Vec::new(),
             skipped: None,

@@ -89,21 +89,27 @@ const POM: &str = "tests/clients/java/pom.xml";
 /// When Maven is missing or cannot resolve the pom.
 pub(crate) fn kafka_class_path() -> Result<String> {
     let root = root()?;
-    let pom = root.join(POM);
-    let file = root.join("target/clients/java/classpath.txt");
+    class_path(&root.join(POM), &root.join("target/clients/java/classpath.txt"))
+}
+
+/// The class path of what a pom names, asked of Maven once and kept in `file`.
+///
+/// # Errors
+/// When Maven is missing or cannot resolve the pom.
+pub(crate) fn class_path(pom: &Path, file: &Path) -> Result<String> {
     let is_whole = |paths: String| paths.trim().split(':').all(|path| Path::new(path).exists());
-    if is_older(&file, &pom) || !fs::read_to_string(&file).is_ok_and(is_whole) {
+    if is_older(file, pom) || !fs::read_to_string(file).is_ok_and(is_whole) {
         fs::create_dir_all(file.parent().expect("the path above has a parent"))?;
         let status = Command::new("mvn")
             .args(["-q", "-B", "-f"])
-            .arg(&pom)
+            .arg(pom)
             .arg("org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath")
             .arg(format!("-Dmdep.outputFile={}", file.display()))
             .status()
-            .context("mvn is needed to fetch Kafka")?;
+            .with_context(|| format!("mvn is needed to fetch what {} names", pom.display()))?;
         ensure!(status.success(), "mvn could not resolve {}", pom.display());
     }
-    Ok(fs::read_to_string(&file)?.trim().to_string())
+    Ok(fs::read_to_string(file)?.trim().to_string())
 }
 
 /// Whether `made` is missing or older than what it is made from.

@@ -23,12 +23,15 @@ pub(crate) struct Product {
     pub(crate) kafka: String,
     /// And for HTTP.
     pub(crate) http: String,
+    /// And for clients of SQS alone, if anywhere.
+    pub(crate) sqs: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Ready {
     kafka: String,
     http: String,
+    sqs: Option<String>,
 }
 
 /// Where cargo puts what it builds.
@@ -57,9 +60,16 @@ pub(crate) fn build() -> Result<()> {
 impl Product {
     /// Builds and starts an ephemeral `dev` broker and waits until it is ready.
     pub(crate) fn start() -> Result<Product> {
+        Product::start_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn start_with(more: &[&OsStr]) -> Result<Product> {
         build()?;
-        let anywhere = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-        Product::begin(["dev", "--ephemeral"].iter().chain(&anywhere), Stdio::inherit())?.ready()
+        let listeners =
+            ["--kafka", "--http", "--sqs"].into_iter().flat_map(|flag| [flag, "127.0.0.1:0"]);
+        let words = ["dev", "--ephemeral"].into_iter().chain(listeners).map(OsStr::new);
+        Product::begin(words.chain(more.iter().copied()), Stdio::inherit())?.ready()
     }
 
     /// Starts what was built with this command line, and does not wait; its log goes to `log`.
@@ -85,7 +95,7 @@ impl Product {
             }
         });
         Ok(Starting {
-            product: Product { child, kafka: String::new(), http: String::new() },
+            product: Product { child, kafka: String::new(), http: String::new(), sqs: None },
             lines,
         })
     }
@@ -106,7 +116,8 @@ impl Starting {
             bail!("the broker printed no ready line within {START_WAIT:?}");
         };
         let ready: Ready = serde_json::from_str(&line).context("the ready line")?;
-        (self.product.kafka, self.product.http) = (ready.kafka, ready.http);
+        let Ready { kafka, http, sqs } = ready;
+        (self.product.kafka, self.product.http, self.product.sqs) = (kafka, http, sqs);
         Ok(self.product)
     }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::program::last_lines;
-use crate::oracle::{is_older, kafka_class_path};
+use crate::oracle::{class_path, is_older, kafka_class_path};
 
 /// What a program needs around it.
 #[derive(Clone, Copy)]
@@ -17,10 +17,14 @@ pub(super) enum Kit {
     /// Plain Python and a program of the system.
     System(&'static str),
     Python,
+    /// Python with packages that do not go with those of the others, listed in that file.
+    PythonWith(&'static str),
     Go,
     Node,
     /// A Java source file.
     Java,
+    /// A class of `java/sqs`, with both SDKs of AWS.
+    JavaSqs,
     /// A Python program that starts Java tools.
     JavaTools,
     /// A Python program that reads message descriptions out of Kafka's client library.
@@ -32,10 +36,11 @@ impl Kit {
     pub(super) fn needs(self) -> Vec<&'static str> {
         match self {
             Kit::System(program) => vec!["python3", program],
-            Kit::Python => vec!["python3"],
+            Kit::Python | Kit::PythonWith(_) => vec!["python3"],
             Kit::Go => vec!["go"],
             Kit::Node => vec!["node", "npm"],
             Kit::Java => vec!["java", "mvn"],
+            Kit::JavaSqs => vec!["java", "javac", "mvn"],
             Kit::JavaTools => vec!["python3", "java", "mvn"],
             Kit::Oracle => vec!["python3", "mvn"],
         }
@@ -49,7 +54,13 @@ impl Kit {
         match self {
             Kit::System(_) => Ok(with("python3", [sources.join("python").join(program)])),
             Kit::Python => {
-                let python = python(&sources.join("python"), &made.join("python"))?;
+                let requirements = sources.join("python/requirements.txt");
+                let python = python(&requirements, &made.join("python"))?;
+                Ok(with(python, [sources.join("python").join(program)]))
+            }
+            Kit::PythonWith(requirements) => {
+                let environment = made.join(requirements).with_extension("");
+                let python = python(&sources.join("python").join(requirements), &environment)?;
                 Ok(with(python, [sources.join("python").join(program)]))
             }
             Kit::Go => {
@@ -65,9 +76,14 @@ impl Kit {
                 Ok(with("node", [modules.join(program)]))
             }
             Kit::Java => {
-                // Short programs: compiling little and collecting simply starts twice as fast.
-                let mut java = with("java", ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+                let mut java = with("java", QUICK_START);
                 java.arg(sources.join("java").join(program)).env("CLASSPATH", kafka_class_path()?);
+                Ok(java)
+            }
+            Kit::JavaSqs => {
+                let classes = java_classes(&sources.join("java/sqs"), &made.join("java-sqs"))?;
+                let mut java = with("java", QUICK_START);
+                java.arg(program).env("CLASSPATH", classes);
                 Ok(java)
             }
             Kit::JavaTools => {
@@ -87,6 +103,9 @@ impl Kit {
     }
 }
 
+/// Short programs: compiling little and collecting simply starts twice as fast.
+const QUICK_START: [&str; 2] = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+
 /// A command with its first arguments.
 pub(crate) fn with<A: AsRef<OsStr>, const N: usize>(
     program: impl AsRef<OsStr>,
@@ -97,13 +116,12 @@ pub(crate) fn with<A: AsRef<OsStr>, const N: usize>(
     command
 }
 
-/// A virtual environment with the packages of `requirements.txt`; returns its interpreter.
-pub(crate) fn python(sources: &Path, made: &Path) -> Result<PathBuf> {
-    let requirements = sources.join("requirements.txt");
+/// A virtual environment with the packages of a file; returns its interpreter.
+pub(crate) fn python(requirements: &Path, made: &Path) -> Result<PathBuf> {
     let (interpreter, stamp) = (made.join("bin/python"), made.join("installed"));
-    if is_older(&stamp, &requirements) {
+    if is_older(&stamp, requirements) {
         finish(with("python3", ["-m", "venv", "--clear"]).arg(made))?;
-        finish(with(&interpreter, ["-m", "pip", "install", "-q", "-r"]).arg(&requirements))?;
+        finish(with(&interpreter, ["-m", "pip", "install", "-q", "-r"]).arg(requirements))?;
         File::create(stamp)?;
     }
     Ok(interpreter)
@@ -124,6 +142,24 @@ fn node(sources: &Path, made: &Path) -> Result<PathBuf> {
         File::create(stamp)?;
     }
     Ok(made.to_path_buf())
+}
+
+/// Compiles all sources of a directory with what its `pom.xml` names; returns the class path.
+fn java_classes(sources: &Path, made: &Path) -> Result<String> {
+    fs::create_dir_all(made)?;
+    let libraries = class_path(&sources.join("pom.xml"), &made.join("classpath.txt"))?;
+    let stamp = made.join("compiled");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(sources)? {
+        files.push(entry?.path());
+    }
+    if files.iter().any(|file| is_older(&stamp, file)) {
+        let programs = files.iter().filter(|file| file.extension().is_some_and(|e| e == "java"));
+        let mut compile = with("javac", ["-cp", &libraries, "-d"]);
+        finish(compile.arg(made).args(programs))?;
+        File::create(stamp)?;
+    }
+    Ok(format!("{}:{libraries}", made.display()))
 }
 
 /// Runs a command that installs or builds; its words are shown only if it fails.

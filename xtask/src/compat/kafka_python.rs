@@ -39,7 +39,7 @@ struct KafkaPython {
 
 fn prepare(made: &Path) -> Result<Box<dyn Prepared>> {
     let lists = root().join("tests/compat/kafka-python");
-    let interpreter = python(&lists, &made.join("python"))?;
+    let interpreter = python(&lists.join("requirements.txt"), &made.join("python"))?;
     let sources = made.join(format!("kafka_python-{VERSION}"));
     if !sources.join("test/__init__.py").exists() {
         let mut download = with(&interpreter, ["-m", "pip", "download", "-q", "--no-deps"]);

@@ -158,12 +158,22 @@ impl BrokerApi {
 
     /// Asks for something, and has an error in the API's own words.
     pub(crate) async fn call<T: DeserializeOwned>(&self, method: &str, path: &str) -> Outcome<T> {
+        self.call_with(method, path, "").await
+    }
+
+    /// The same with a body.
+    pub(crate) async fn call_with<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Outcome<T> {
         let unreachable = |why| Failure {
             exit: Exit::Unreachable,
             code: "UNREACHABLE".to_owned(),
             ..Failure::new(why)
         };
-        let (status, body) = self.exchange(method, path).await.map_err(unreachable)?;
+        let (status, body) = self.exchange(method, path, body).await.map_err(unreachable)?;
         if let Ok(Refused { error }) = serde_json::from_slice(&body) {
             return Err(error.into_failure());
         }
@@ -201,12 +211,12 @@ impl BrokerApi {
 
     /// What is wrong with the broker's data directories, in its own words.
     pub(crate) async fn directory_problems(&self) -> Result<Vec<String>, String> {
-        let (_, body) = self.exchange("GET", "/readyz").await?;
+        let (_, body) = self.exchange("GET", "/readyz", "").await?;
         Ok(problems_in(&String::from_utf8_lossy(&body)))
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, String> {
-        let (status, body) = self.exchange("GET", path).await?;
+        let (status, body) = self.exchange("GET", path, "").await?;
         let address = self.address.as_deref().map_err(Clone::clone)?;
         match status {
             200 => serde_json::from_slice(&body).map(Some).map_err(|error| {
@@ -218,9 +228,15 @@ impl BrokerApi {
     }
 
     /// Status and body.
-    async fn exchange(&self, method: &str, path: &str) -> Result<(u16, Vec<u8>), String> {
+    async fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<(u16, Vec<u8>), String> {
         let address = self.address.as_deref().map_err(Clone::clone)?;
-        let asked = tokio::time::timeout(self.patience, exchange(address, method, path)).await;
+        let asked =
+            tokio::time::timeout(self.patience, exchange(address, method, path, body)).await;
         let bytes = asked
             .map_err(|_| format!("http://{address} does not answer within {:?}", self.patience))?
             .map_err(|error| format!("http://{address} cannot be reached: {error}"))?;
@@ -269,10 +285,12 @@ fn dialled(listener: &str, host: &str) -> String {
     }
 }
 
-async fn exchange(address: &str, method: &str, path: &str) -> std::io::Result<Vec<u8>> {
+async fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
     let mut socket = TcpStream::connect(address).await?;
+    let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{body}"
     );
     socket.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();

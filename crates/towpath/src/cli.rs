@@ -6,8 +6,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completion, config, dev, doctor, group, node, read, send, serve, status, tail, topic,
-    verify,
+    cluster, completion, config, dev, dlq, doctor, group, node, read, send, serve, status, tail,
+    task, topic, verify,
 };
 use crate::output::Format;
 use crate::units::parse_duration;
@@ -91,6 +91,12 @@ pub(crate) enum Command {
     /// Consumer groups: ls, show, lag, seek, rm
     #[command(subcommand, alias = "groups")]
     Group(group::GroupCommand),
+    /// Dead-letter queues: ls, redrive, drop
+    #[command(subcommand)]
+    Dlq(dlq::DlqCommand),
+    /// Long work on queues: ls, show, pause, resume, cancel
+    #[command(subcommand, alias = "tasks")]
+    Task(task::TaskCommand),
     /// The cluster as a whole: show, moves, balance, restart, upgrade, losses
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -132,6 +138,9 @@ mod tests {
             "towpath node list",
             "towpath nodes describe 1",
             "towpath cluster info",
+            "towpath dlq list",
+            "towpath dlq replay dead --dead-before -30d --rate 5",
+            "towpath tasks describe -x",
             "towpath read t --from -15m",
             "towpath group seek g --by -10",
             "towpath -s other:1 topic ls -o json",

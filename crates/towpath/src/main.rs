@@ -18,6 +18,7 @@ mod record_format;
 mod record_json;
 mod session;
 mod suggest;
+mod task_api;
 mod units;
 mod when;
 

@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod dev;
+pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod group;
 pub(crate) mod node;
@@ -12,6 +13,7 @@ pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod tail;
+pub(crate) mod task;
 pub(crate) mod topic;
 pub(crate) mod verify;
 
@@ -86,6 +88,8 @@ async fn run_tool(global: &Global, command: Command) -> Outcome {
         Command::Status(args) => status::run(&session, &args).await,
         Command::Topic(command) => topic::run(&session, command).await,
         Command::Group(command) => group::run(&session, command).await,
+        Command::Dlq(command) => dlq::run(&session, command).await,
+        Command::Task(command) => task::run(&session, command).await,
         Command::Cluster(command) => cluster::run(&session, command).await,
         Command::Node(command) => node::run(&session, command).await,
         Command::Config(command) => config::run(&session, command).await,

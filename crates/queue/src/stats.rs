@@ -256,6 +256,12 @@ impl Deliveries {
         self.subscriptions.iter().map(|(number, own)| (&*own.name, *number))
     }
 
+    /// Whether a receive of this name was given messages, as far as that is remembered.
+    #[must_use]
+    pub fn knows_attempt(&self, subscription: u32, name: &[u8]) -> bool {
+        self.subscriptions.get(&subscription).is_some_and(|own| own.named.contains_key(name))
+    }
+
     /// The message that a message repeats, as far as its window lasts.
     #[must_use]
     pub fn first_with(&self, now: Now, key: &crate::DedupKey) -> Option<Offset> {

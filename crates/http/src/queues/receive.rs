@@ -67,7 +67,11 @@ pub(crate) struct WrittenReceive {
     /// By which name the same messages may be asked for again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempt_id: Option<String>,
-    /// Headers that say how a message wants to be delivered are shown too.
+    /// Nothing is handed out but what an attempt of this name was given before. Brokers ask so of each
+    /// other, before anything new is handed out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) repeats_only: bool,
+    /// Headers that say how a message wants to be delivered are shown too; brokers ask so of each other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) all_headers: bool,
 }
@@ -221,7 +225,17 @@ pub(crate) async fn receive(
     wanted: &WrittenReceive,
     asks_others: bool,
 ) -> Result<Handout, ApiError> {
-    let receiving = Receiving { app, queue, wanted, asks_others, turn: app.turns.next() };
+    let turn = app.turns.next();
+    if wanted.attempt_id.is_some() && asks_others {
+        let wanted = WrittenReceive { wait_ms: 0, repeats_only: true, ..wanted.clone() };
+        let repeating = Receiving { app, queue, wanted: &wanted, asks_others, turn };
+        if let Ok(Some(handout)) = repeating.look().await
+            && !handout.is_empty()
+        {
+            return Ok(handout);
+        }
+    }
+    let receiving = Receiving { app, queue, wanted, asks_others, turn };
     let deadline = Instant::now() + Duration::from_millis(wanted.wait_ms);
     if let Some(handout) = receiving.look().await? {
         return Ok(handout);
@@ -405,6 +419,9 @@ async fn receive_in(
 ) -> Result<Handout, ApiError> {
     let id = queue.partition(partition);
     let subscription = subscription_in(app, id, wanted.subscription.as_deref())?;
+    if wanted.repeats_only && !knows_attempt(app, id, subscription, wanted) {
+        return Ok(Handout::new(app, queue, Vec::new()));
+    }
     let visibility = wanted.visibility_ms.map(Duration::from_millis);
     let receive = Receive {
         subscription,
@@ -435,6 +452,19 @@ async fn receive_in(
         Reply::UnknownSubscription => Err(no_subscription(&wanted.subscription)),
         _ => Err(ApiError::new(Code::Internal, "the deliveries gave an answer out of turn")),
     }
+}
+
+fn knows_attempt(
+    app: &App,
+    id: TopicPartition,
+    subscription: u32,
+    wanted: &WrittenReceive,
+) -> bool {
+    let name = wanted.attempt_id.as_deref().unwrap_or_default().as_bytes();
+    let driver = app.node.driver();
+    let known =
+        driver.with_deliveries(id, |deliveries, _| deliveries.knows_attempt(subscription, name));
+    known.unwrap_or(false)
 }
 
 /// Reads what was handed out, as much as an answer takes; the rest is given back.

@@ -32,6 +32,7 @@ impl Call<'_> {
             subscription: None,
             holder: Some(self.signer.access_key_id.clone()).filter(|id| !id.is_empty()),
             attempt_id: wanted.attempt_id.clone(),
+            repeats_only: false,
             all_headers: true,
         };
         let handout = match receive(self.app, &queue.topic, &receiving, true).await {

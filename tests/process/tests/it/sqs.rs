@@ -151,6 +151,19 @@ fn a_fifo_queue_is_one_whichever_broker_is_asked() {
             assert_eq!(repeat["SequenceNumber"], first["SequenceNumber"]);
         }
     }
+    // A receive is repeated at whichever broker, by its name.
+    let attempt = json!({
+        "QueueUrl": "jobs.fifo", "ReceiveRequestAttemptId": "again", "MaxNumberOfMessages": 10,
+        "VisibilityTimeout": 2,
+    });
+    let handles = |id: usize| -> Vec<Value> {
+        let received = cluster.sqs(id, "ReceiveMessage", attempt.clone());
+        let messages = received["Messages"].as_array().unwrap();
+        messages.iter().map(|message| message["ReceiptHandle"].clone()).collect()
+    };
+    let first = handles(1);
+    assert_eq!([handles(2), handles(3)], [first.clone(), first]);
+    std::thread::sleep(std::time::Duration::from_millis(2500));
     // One after the other of each group, at whichever broker.
     let mut next = [0; 6];
     for turn in 0.. {

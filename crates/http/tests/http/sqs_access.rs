@@ -152,3 +152,36 @@ async fn pages_of_other_addresses_are_refused_even_where_anybody_is_let_in() {
     assert_eq!(own.status, 200, "{}", own.body);
     broker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_of_its_own_serves_sqs_and_nothing_else() {
+    let sqs = SqsSettings { lets_anybody_in_on_loopback: true, ..SqsSettings::default() };
+    let (mut broker, address) = Broker::start_with_sqs_port(sqs).await;
+    broker.address = address;
+    SIGNING.call(&broker, "CreateQueue", &json!({"QueueName": "jobs"})).await.ok();
+    // Our own API is not there, whatever is asked of it.
+    for (method, path) in
+        [("GET", "/topics"), ("POST", "/queues"), ("GET", "/metrics"), ("GET", "/")]
+    {
+        let answer = broker.request(method, path, r#"{"name":"other"}"#).await;
+        assert!(answer.body.contains("MissingAuthenticationToken"), "{path}: {}", answer.body);
+    }
+    let path = "/topics?Action=ListQueues&AWSAccessKeyId=me";
+    let listed = broker.get(path).await;
+    assert!(listed.body.contains("/jobs</QueueUrl>"), "{}", listed.body);
+    // Bytes that are no request, a head without end and a body that is too large cost their connection.
+    for bytes in [&b"\x00\x00\x00\x10kafka?"[..], b"\x16\x03\x01tls", b"NONSENSE\r\n\r\n"] {
+        broker.exchange(bytes).await;
+    }
+    let large = "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+                 x-amz-target: AmazonSQS.SendMessage\r\ncontent-length: 17000000\r\n\r\n{";
+    let refused = broker.raw(large.as_bytes()).await;
+    assert_eq!((refused.status, shape(&refused).as_str()), (400, "SerializationException"));
+    let deep = "[".repeat(100_000);
+    let refused = SIGNING.post(&broker, "ListQueues", &deep, &deep).await;
+    assert_eq!(shape(&refused), "SerializationException");
+    let form = form(&broker, "/", &[("Action", "ListQueues"), ("MaxResults", "x")]).await;
+    assert!(form.status == 400 && form.body.contains("MalformedInput"), "{}", form.body);
+    SIGNING.call(&broker, "GetQueueUrl", &json!({"QueueName": "jobs"})).await.ok();
+    broker.stop().await;
+}

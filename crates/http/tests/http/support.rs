@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use towpath_http::{HttpListener, Readiness, SqsSettings};
@@ -101,10 +101,28 @@ impl Broker {
         Broker::open(data, settings, sqs).await
     }
 
+    /// A fresh broker that serves SQS at a port of its own too, and where that is.
+    pub(crate) async fn start_with_sqs_port(sqs: SqsSettings) -> (Broker, SocketAddr) {
+        let data = TempDir::new().unwrap();
+        let settings = settings(data.path(), true, &[]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (Broker::open_at(data, settings, sqs, Some(listener)).await, address)
+    }
+
     async fn open(data: TempDir, settings: NodeSettings, sqs: SqsSettings) -> Broker {
+        Broker::open_at(data, settings, sqs, None).await
+    }
+
+    async fn open_at(
+        data: TempDir,
+        settings: NodeSettings,
+        sqs: SqsSettings,
+        sqs_listener: Option<TcpListener>,
+    ) -> Broker {
         let node = tokio::task::spawn_blocking(|| Node::start(settings).unwrap()).await.unwrap();
         let listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let listener = listener.with_sqs(sqs, None);
+        let listener = listener.with_sqs(sqs, sqs_listener);
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let readiness = Readiness::default();

@@ -70,10 +70,9 @@ impl Deliveries {
                     self.give_back(own, &release, &receipts, delay_of)
                 })
             }
-            Request::Unclaim { subscription, receipts } => self.with(token, subscription, |own| {
-                let release = GiveBack { at, subscription, why: Return::Unclaimed, note: None };
-                self.give_back(own, &release, &receipts, |_, _| Duration::ZERO)
-            }),
+            Request::Unclaim { subscription, receipts } => {
+                self.with(token, subscription, |own| self.unclaim(at, own, subscription, &receipts))
+            }
             Request::Reject { subscription, receipts, note } => {
                 self.with(token, subscription, |own| {
                     self.reject(at, own, subscription, &receipts, &note)
@@ -424,6 +423,26 @@ impl Deliveries {
             });
         let outcomes = outcomes.collect();
         (offsets.order, outcomes)
+    }
+
+    /// Nobody took what was handed out; it counts as not received. What was handed out under a name stays with it:
+    /// whoever asks again by that name gets it, and may have done so already.
+    fn unclaim(
+        &self,
+        at: QueueTime,
+        own: &Subscription,
+        subscription: u32,
+        receipts: &[Receipt],
+    ) -> (Vec<Record>, Reply) {
+        let how = GiveBack { at, subscription, why: Return::Unclaimed, note: None };
+        let (offsets, outcomes) = self.held(own, receipts);
+        let is_named = |offset: &Offset| {
+            let lease = own.live.get(*offset).map(|live| live.lease);
+            lease.is_some_and(|lease| own.is_named(Receipt { offset: *offset, lease }))
+        };
+        let free = offsets.into_iter().filter(|offset| !is_named(offset));
+        let records = self.come_back(&how, free.map(|offset| (offset, None)).collect());
+        (records, Reply::Receipts(outcomes))
     }
 
     fn give_back(

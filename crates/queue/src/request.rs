@@ -192,7 +192,7 @@ pub enum Request {
         /// Why, for people.
         note: Arc<str>,
     },
-    /// Nobody took what was handed out.
+    /// Nobody took what was handed out. What was handed out by the name of an attempt stays held.
     Unclaim {
         /// By which subscription.
         subscription: u32,

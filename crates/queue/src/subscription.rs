@@ -23,6 +23,7 @@ use crate::index::OffsetMap;
 use crate::observed::Seen;
 use crate::ranges::OffsetRanges;
 use crate::record::{DeadReason, Return};
+use crate::request::Receipt;
 use crate::settled::SettledSet;
 use crate::time::QueueTime;
 
@@ -484,6 +485,15 @@ impl Subscription {
     pub(crate) fn name_receive(&mut self, name: Arc<[u8]>, named: Named) {
         self.named_order.push_back((named.at, Arc::clone(&name)));
         self.named.insert(name, named);
+    }
+
+    /// Whether a message was handed out by a name that may ask for it again.
+    pub(crate) fn is_named(&self, Receipt { offset, lease }: Receipt) -> bool {
+        self.named.values().any(|named| {
+            let nth =
+                lease.checked_sub(named.first_lease).and_then(|nth| usize::try_from(nth).ok());
+            nth.and_then(|nth| named.offsets.get(nth)) == Some(&offset)
+        })
     }
 
     /// Forgets names that are too old.

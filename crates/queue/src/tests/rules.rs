@@ -469,6 +469,24 @@ fn a_named_receive_can_be_repeated() {
 }
 
 #[test]
+fn what_was_handed_out_by_a_name_is_not_given_back_unclaimed() {
+    let mut bench = Bench::new(fifo());
+    bench.send_with(vec![in_group("a")]);
+    let named = Receive { attempt: Some((*b"first").into()), ..receive(1, 10 * SECOND) };
+    let ask = |bench: &mut Bench| match bench.ask(Request::Receive(named.clone())) {
+        Some(Reply::Received { messages, .. }) => messages[0].receipt,
+        other => panic!("{other:?}"),
+    };
+    // Its client hangs up before it hears, and has asked again when that is noticed.
+    let receipt = ask(&mut bench);
+    assert_eq!(ask(&mut bench), receipt);
+    let unclaim = Request::Unclaim { subscription: 0, receipts: vec![receipt] };
+    bench.ask(unclaim);
+    assert_eq!(bench.received(1), [0_i64; 0], "it is held by who has asked again");
+    assert_eq!(bench.delete(&[receipt]), [ReceiptOutcome::Done]);
+}
+
+#[test]
 fn there_is_a_limit_to_what_is_held() {
     let mut bench = Bench::new(DeliveryConfig { in_flight_max: 2, ..standard() });
     bench.send(5);

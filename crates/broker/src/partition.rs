@@ -586,7 +586,9 @@ impl Partition {
                 out.extend(freed.replies.into_iter().map(|(t, r)| Output::PublishersReply(t, r)));
             }
             State::Deliveries(host) => {
-                let freed = host.advance(high_watermark);
+                let is_early = mutant::is_on(Mutant::DeliveriesAnsweredEarly);
+                let to = if is_early { Offset(i64::MAX) } else { high_watermark };
+                let freed = host.advance(to);
                 out.extend(freed.replies.into_iter().map(|(t, r)| Output::DeliveriesReply(t, r)));
             }
         }

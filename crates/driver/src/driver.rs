@@ -1,7 +1,7 @@
 //! The driver itself: its partitions, the committed metadata, and how outputs are carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -116,6 +116,8 @@ pub struct Driver<D: Disk, C: Clock, N: Net> {
     pub(crate) lag_watch: Mutex<LagWatch>,
     /// Somebody says that the disk fills up.
     pub(crate) disk_pressed: AtomicBool,
+    /// Bytes of a delivery log after which its state is logged as a whole.
+    pub(crate) deliveries_bytes: AtomicU64,
     pub(crate) newest_config: NewestConfig,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use towpath_broker::Outcome;
@@ -21,6 +21,7 @@ use crate::config::{NewestConfig, log_config};
 use crate::driver::{Driver, Settings};
 use crate::locate::{Found, Located, open_others};
 use crate::pair::{lock_order, logs_of};
+use crate::queues::SNAPSHOT_BYTES;
 use crate::quorum::{Opened, Station};
 use crate::recover::{Held, RecoverError, follow, lead, state_of_deliveries, state_of_topic};
 use crate::replicas::{Feeds, InSyncChanges, Throttle, Watched, min_in_sync, resume_after_loss};
@@ -230,6 +231,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             guard_book: Mutex::default(),
             lag_watch: Mutex::default(),
             disk_pressed: AtomicBool::new(false),
+            deliveries_bytes: AtomicU64::new(SNAPSHOT_BYTES),
             newest_config: NewestConfig::default(),
         });
         driver.volumes().for_each(|volume| driver.look_at_room(volume));

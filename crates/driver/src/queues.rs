@@ -9,6 +9,7 @@
 //! producers came at once or the disk was full, is read from the records' log and admitted then.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use towpath_log::disk::Disk;
 use towpath_model::{Now, Offset, Token, TopicPartition};
@@ -28,7 +29,7 @@ const PLAIN_BYTES_MAX: usize = 256 << 20;
 /// Steps in which time acts on one partition while a request waits; the rest is the timer's.
 const STEPS_MAX: usize = 64;
 /// Bytes of the delivery log after which its state is logged as a whole again, at least.
-const SNAPSHOT_BYTES: u64 = 4 << 20;
+pub(crate) const SNAPSHOT_BYTES: u64 = 4 << 20;
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// The delivery log of a partition, if its topic is a queue and this broker leads it.
@@ -244,7 +245,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.snapshot_deliveries(cell);
     }
 
+    /// How long delivery logs get before their state is logged as a whole, in bytes. For simulations, whose logs
+    /// are short; no operator has a reason to choose.
+    pub fn snapshot_deliveries_every(&self, bytes: u64) {
+        self.deliveries_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     fn snapshot_deliveries(&self, cell: &Arc<Cell<D>>) {
+        let at_least = self.deliveries_bytes.load(Ordering::Relaxed);
         let id = cell.id.records();
         let committed = {
             let Some(mut slot) = self.lock_in_time(cell) else { return };
@@ -260,7 +268,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     Some(base)
                 }
                 Some(_) => return,
-                None if slot.log.size_bytes() < slot.snapshot_at_bytes.max(SNAPSHOT_BYTES) => {
+                None if slot.log.size_bytes() < slot.snapshot_at_bytes.max(at_least) => {
                     return;
                 }
                 None => None,

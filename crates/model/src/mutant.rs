@@ -210,6 +210,40 @@ mutants! {
     PositionToldOnce = "position-told-once",
     /// A leader that hears of the next one goes on.
     OldLeaderGoesOn = "old-leader-goes-on",
+    /// The receipt of an earlier delivery works for the one that came after it.
+    StaleReceiptWorks = "stale-receipt-works",
+    /// A new leader lets the clock of a queue run on by more than has passed.
+    LeaseShortenedByFailover = "lease-shortened-by-failover",
+    /// A lease is over once people's clocks say so.
+    LeaseByWall = "lease-by-wall",
+    /// A message group is open again once one of several held messages is done.
+    GroupUnlockedEarly = "group-unlocked-early",
+    /// What is asked of deliveries is answered before it is committed.
+    DeliveriesAnsweredEarly = "deliveries-answered-early",
+    /// A message is received once more than it may be.
+    OneReceiveTooMany = "one-receive-too-many",
+    /// What another queue hands over again is delivered again.
+    HandedOverTwice = "handed-over-twice",
+    /// A new leader forgets which ids were sent.
+    IdsForgotten = "ids-forgotten",
+    /// A delay ends with the second before it should.
+    DelayRoundedDown = "delay-rounded-down",
+    /// Deliveries of records that a new leader has not got are kept, for those that get their place.
+    LostRecordsKept = "lost-records-kept",
+    /// Who waits for messages is not told of those that become ready.
+    ReceiverNotWoken = "receiver-not-woken",
+    /// What was handed out by a name is given back when one of those who asked by it has hung up.
+    NamedGivenBack = "named-given-back",
+    /// Who begins with a snapshot of deliveries passes it over.
+    SnapshotPassedOver = "snapshot-passed-over",
+    /// A snapshot of deliveries misses who holds what.
+    SnapshotWithoutLeases = "snapshot-without-leases",
+    /// A snapshot of deliveries misses how often messages were received.
+    SnapshotWithoutCounts = "snapshot-without-counts",
+    /// A snapshot of deliveries misses until when messages are delayed.
+    SnapshotWithoutDelays = "snapshot-without-delays",
+    /// A snapshot of deliveries misses what is on its way to another queue.
+    SnapshotWithoutMoves = "snapshot-without-moves",
 }
 
 impl Mutant {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Decision, Now, Offset, Timestamp, Token};
 
 use crate::dedup::DedupKey;
@@ -285,7 +286,8 @@ impl Deliveries {
             let limit =
                 self.config.receives_max.filter(|_| self.config.dead_letter_queue.is_some());
             let receives = || own.live.get(offset).map_or(0, |live| live.receives);
-            limit.is_some_and(|limit| limit <= receives())
+            let more = u32::from(mutant::is_on(Mutant::OneReceiveTooMany));
+            limit.is_some_and(|limit| limit + more <= receives())
         };
         let plain = own.ready.values().flat_map(crate::OffsetRanges::iter);
         for offset in plain {
@@ -438,7 +440,9 @@ impl Deliveries {
         let (offsets, outcomes) = self.held(own, receipts);
         let is_named = |offset: &Offset| {
             let lease = own.live.get(*offset).map(|live| live.lease);
-            lease.is_some_and(|lease| own.is_named(Receipt { offset: *offset, lease }))
+            let is_named =
+                lease.is_some_and(|lease| own.is_named(Receipt { offset: *offset, lease }));
+            is_named && !mutant::is_on(Mutant::NamedGivenBack)
         };
         let free = offsets.into_iter().filter(|offset| !is_named(offset));
         let records = self.come_back(&how, free.map(|offset| (offset, None)).collect());
@@ -612,6 +616,7 @@ impl Admission<'_> {
             }
         };
         let key = match (facts.moved, facts.dedup_id) {
+            (Some(_), _) if mutant::is_on(Mutant::HandedOverTwice) => None,
             (Some(identity), _) => Some((DedupKey::Moved(identity), MOVED_KEPT)),
             (None, Some(id)) => {
                 let group = group.clone().filter(|_| config.dedup_by_group);
@@ -675,7 +680,9 @@ fn look_up<'a>(
     }
     let live = own.live.get(receipt.offset).ok_or(ReceiptOutcome::Unknown)?;
     match (live.lease.cmp(&receipt.lease), live.place) {
-        (std::cmp::Ordering::Greater, _) => Err(ReceiptOutcome::Superseded),
+        (std::cmp::Ordering::Greater, _) if !mutant::is_on(Mutant::StaleReceiptWorks) => {
+            Err(ReceiptOutcome::Superseded)
+        }
         (std::cmp::Ordering::Less, _) => Err(ReceiptOutcome::Unknown),
         (_, Place::Moving) => Err(ReceiptOutcome::Settled),
         (_, Place::Ready | Place::Delayed { .. }) => Err(ReceiptOutcome::Expired),

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Offset, Time, Token};
 
 use crate::dedup::{DedupWindow, Seen};
@@ -310,7 +311,12 @@ impl Deliveries {
             Record::Aged { to, .. } => self.messages.aged_to = self.messages.aged_to.max(*to),
             Record::Trimmed { at, start } => self.trim(*at, *start),
             Record::Skipped { to, .. } => self.skip(*to),
-            Record::Resumed { end, .. } => self.truncate(*end),
+            Record::Resumed { end, .. } => {
+                if mutant::is_on(Mutant::IdsForgotten) {
+                    self.dedup.clear_ids();
+                }
+                self.truncate(*end);
+            }
             Record::Subscribed { number, name, from, .. } => {
                 self.subscribe(*number, name, *from);
             }
@@ -532,7 +538,7 @@ impl Deliveries {
 
     fn truncate(&mut self, end: Offset) {
         self.waits.clear();
-        if self.messages.admitted_to <= end {
+        if self.messages.admitted_to <= end || mutant::is_on(Mutant::LostRecordsKept) {
             return;
         }
         for own in self.subscriptions.values_mut() {
@@ -576,7 +582,9 @@ impl Deliveries {
     fn take_part(&mut self, part: u32, is_last: bool, bytes: &[u8]) {
         if self.awaits_snapshot && self.parts.add(part, bytes) && is_last {
             let parts = std::mem::take(&mut self.parts);
-            self.restore(&parts.bytes());
+            if !mutant::is_on(Mutant::SnapshotPassedOver) {
+                self.restore(&parts.bytes());
+            }
             self.awaits_snapshot = false;
         }
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use towpath_model::Offset;
+use towpath_model::mutant::{self, Mutant};
 
 use crate::time::QueueTime;
 
@@ -62,7 +63,11 @@ impl PackedOffsets {
 impl DueIndex {
     /// When something that is meant for `at` happens.
     pub(crate) fn second_of(at: QueueTime) -> QueueTime {
-        QueueTime(at.0.div_ceil(GRAIN_MS).saturating_mul(GRAIN_MS))
+        let seconds = match mutant::is_on(Mutant::DelayRoundedDown) {
+            true => at.0 / GRAIN_MS,
+            false => at.0.div_ceil(GRAIN_MS),
+        };
+        QueueTime(seconds.saturating_mul(GRAIN_MS))
     }
 
     /// Notes that something happens to `offset` at `at`.

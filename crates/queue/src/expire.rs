@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Decision, Now, Offset, StateMachine, Time, Token};
 
 use crate::decide::{DeliveryDecision, GiveBack};
@@ -38,7 +39,7 @@ impl StateMachine for Deliveries {
     fn expire(&self, now: Now) -> DeliveryDecision {
         let at = self.clock.now(now.time);
         self.end_delays(at)
-            .or_else(|| self.end_leases(at))
+            .or_else(|| self.end_leases(now, at))
             .or_else(|| self.drop_expired(at))
             .or_else(|| self.drop_aged(at))
             .or_else(|| self.serve(now, at))
@@ -48,7 +49,10 @@ impl StateMachine for Deliveries {
     }
 
     fn resume(&self, now: Now) -> DeliveryDecision {
-        let at = self.clock.now(now.time);
+        let mut at = self.clock.now(now.time);
+        if mutant::is_on(Mutant::LeaseShortenedByFailover) {
+            at = at + TICK;
+        }
         let runs = Record::Runs { at, time: now.time };
         let resumed = Record::Resumed { at, end: self.records_end };
         Decision { records: vec![runs, resumed], replies: Vec::new() }
@@ -58,7 +62,8 @@ impl StateMachine for Deliveries {
         if !self.runs {
             return None;
         }
-        if !self.messages.expired.is_empty() || self.can_serve().is_some() {
+        let is_wanted = self.can_serve().is_some() && !mutant::is_on(Mutant::ReceiverNotWoken);
+        if !self.messages.expired.is_empty() || is_wanted {
             return Some(Time(0));
         }
         let own = self.subscriptions.values();
@@ -83,9 +88,12 @@ impl Deliveries {
         (first <= at).then(|| just(vec![Record::Passed { at }]))
     }
 
-    fn end_leases(&self, at: QueueTime) -> Option<DeliveryDecision> {
+    fn end_leases(&self, now: Now, at: QueueTime) -> Option<DeliveryDecision> {
         self.subscriptions.iter().find_map(|(number, own)| {
-            let overdue = own.overdue(at, STEP_MAX);
+            let mut overdue = own.overdue(at, STEP_MAX);
+            if mutant::is_on(Mutant::LeaseByWall) {
+                overdue.extend(own.overdue_by_wall(now.wall));
+            }
             let messages = overdue.into_iter().filter_map(|offset| {
                 let delay = self.backoff(offset, own.live.get(offset)?.receives);
                 Some((offset, (!delay.is_zero()).then_some(at + delay)))

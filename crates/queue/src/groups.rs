@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use towpath_model::Offset;
+use towpath_model::mutant::{self, Mutant};
 
 /// A message group of this partition, by a number that its name was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,7 +79,8 @@ impl Groups {
     pub(crate) fn let_go(&mut self, number: GroupNumber, is_late: impl Fn(Offset) -> bool) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         self.held -= usize::from(group.held == 1);
-        group.held = group.held.saturating_sub(1);
+        let others = group.held.saturating_sub(1);
+        group.held = if mutant::is_on(Mutant::GroupUnlockedEarly) { 0 } else { others };
         self.refresh(number, is_late);
     }
 

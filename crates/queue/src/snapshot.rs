@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use towpath_model::mutant::{self, Mutant};
 use towpath_model::{FoldError, Offset, Timestamp};
 
 use crate::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
@@ -172,6 +173,8 @@ fn messages(reader: &mut Reader<'_>) -> Result<Messages, FoldError> {
     messages.delayed = reader.count()? as u64;
     for _ in 0..messages.delayed {
         let (until, offset) = (reader.time()?, reader.offset()?);
+        let is_forgotten = mutant::is_on(Mutant::SnapshotWithoutDelays);
+        let until = if is_forgotten { QueueTime::default() } else { until };
         messages.delays.add(until, offset);
         if messages.group_of.get(offset).is_some() {
             messages.early.insert(offset, until);
@@ -277,7 +280,10 @@ fn put_live(out: &mut Vec<u8>, live: &Live) {
 fn live(reader: &mut Reader<'_>) -> Result<Live, FoldError> {
     Ok(Live {
         place: match reader.u8()? {
-            0 => Place::Leased { until: reader.time()? },
+            0 => match reader.time()? {
+                _ if mutant::is_on(Mutant::SnapshotWithoutLeases) => Place::Ready,
+                until => Place::Leased { until },
+            },
             1 => Place::Ready,
             2 => Place::Delayed { until: reader.time()? },
             3 => Place::Moving,
@@ -285,7 +291,10 @@ fn live(reader: &mut Reader<'_>) -> Result<Live, FoldError> {
         },
         lease: reader.u64()?,
         leased_at: reader.time()?,
-        receives: reader.u32()?,
+        receives: match reader.u32()? {
+            _ if mutant::is_on(Mutant::SnapshotWithoutCounts) => 0,
+            receives => receives,
+        },
         first_received: Timestamp(reader.i64()?),
         holder: reader.text()?,
         history: reader.list(|reader| {
@@ -329,7 +338,10 @@ fn subscription(reader: &mut Reader<'_>, known: &Messages) -> Result<Subscriptio
         let offset = reader.offset()?;
         let (to, reason) = (reader.text()?, DeadReason::from_byte(reader.u8()?)?);
         let note = reader.option(Reader::text)?;
-        own.moving.insert(offset, Move { to, reason, note });
+        let is_forgotten = mutant::is_on(Mutant::SnapshotWithoutMoves);
+        if !is_forgotten {
+            own.moving.insert(offset, Move { to, reason, note });
+        }
     }
     let mut named: Vec<(Arc<[u8]>, Named)> = Vec::new();
     for _ in 0..reader.count()? {

@@ -62,6 +62,23 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         M::InSyncByRecords | M::AskedForInOneLog | M::DeliveriesCommittedAlone => {
             vec![by("cluster", 1000)]
         }
+        M::StaleReceiptWorks
+        | M::LeaseShortenedByFailover
+        | M::LeaseByWall
+        | M::GroupUnlockedEarly
+        | M::DeliveriesAnsweredEarly
+        | M::OneReceiveTooMany
+        | M::HandedOverTwice
+        | M::IdsForgotten
+        | M::DelayRoundedDown
+        | M::LostRecordsKept
+        | M::ReceiverNotWoken
+        | M::NamedGivenBack
+        | M::SnapshotPassedOver
+        | M::SnapshotWithoutLeases
+        | M::SnapshotWithoutCounts
+        | M::SnapshotWithoutDelays
+        | M::SnapshotWithoutMoves => vec![by("queue", 1000)],
         M::DamageCut | M::ScrubPassesOver => vec![by("rot", 500)],
         M::TombstoneDroppedEarly
         | M::NewestRecordDropped

@@ -30,6 +30,7 @@ pub fn all() -> &'static [&'static dyn Profile] {
         &volumes::Volumes,
         &controller::Controller,
         &cluster::Cluster,
+        &cluster::Queue,
     ]
 }
 

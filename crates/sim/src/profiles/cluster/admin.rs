@@ -313,28 +313,60 @@ impl World {
         let min_in_sync = min.map(|min| ("min.insync.replicas".to_owned(), Some(min.to_string())));
         let is_queue = self.swarm.has_queues && !is_internal && self.rng.percent(60);
         let queue = is_queue.then(|| ("queue.enable".to_owned(), Some("true".to_owned())));
-        let topic = NewTopic {
+        let new = NewTopic {
             partitions,
             replication_factor: factor,
             internal: is_internal,
             configs: min_in_sync.into_iter().chain(queue).collect(),
             ..NewTopic::named(&name, id)
         };
+        self.create(new, min)
+    }
+
+    /// Makes a queue with this configuration.
+    pub(super) fn create_named(
+        &mut self,
+        name: &str,
+        partitions: i32,
+        configs: Vec<(String, Option<String>)>,
+    ) -> Result<(), Violation> {
+        let id = random_id(&mut self.rng);
+        let new =
+            NewTopic { partitions, replication_factor: 3, configs, ..NewTopic::named(name, id) };
+        self.create(new, None)
+    }
+
+    fn create(&mut self, topic: NewTopic, min: Option<u32>) -> Result<(), Violation> {
+        let id = topic.candidate_id;
         let fact = Fact {
-            name: TopicName::new(&name)
+            name: TopicName::new(&topic.name)
                 .map_err(|error| Violation::new("workload", error.to_string()))?,
             created: Progress::Asked,
             deleted: Progress::No,
-            partitions: (partitions, partitions),
+            partitions: (topic.partitions, topic.partitions),
             min_in_sync: BTreeSet::from([min]),
             may_change: false,
-            is_internal,
+            is_internal: topic.internal,
             was_moved: false,
             is_busy: true,
         };
         self.catalog.facts.insert(id, fact);
         let request = Request::CreateTopics { topics: vec![topic], validate_only: false };
         self.change(Change::Create(id), request)
+    }
+
+    /// Replicas of some queue's partition are moved, or leaders are chosen anew.
+    pub(super) fn move_queues(&mut self) -> Result<(), Violation> {
+        let live = self.catalog.live();
+        if !self.blank.is_empty() || live.is_empty() {
+            return Ok(());
+        }
+        if self.rng.percent(40) {
+            let kind = ElectionKind::Preferred;
+            return self.change(Change::Any, Request::ElectLeaders { kind, partitions: None });
+        }
+        let id = live[self.rng.index(live.len())];
+        self.reassign(id)
     }
 
     fn fact(&mut self, id: TopicId) -> &mut Fact {

@@ -215,7 +215,7 @@ impl World {
         self.trace.event("died", &[id.0 as u64, u64::from(loses_power)]);
         self.node(id).end(loses_power);
         self.views.retain(|(node, _), _| *node != id);
-        self.lose_clients_of(id);
+        self.lose_clients_of(id)?;
         let longest = self.chance.weighted(&[(2, 300), (2, 1_500), (1, 4_000)]);
         let rest = between(&mut self.chance, ms(20), ms(longest));
         let starts = self.nodes[&id].starts;

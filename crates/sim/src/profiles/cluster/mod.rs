@@ -28,6 +28,7 @@ mod queues;
 mod readers;
 mod swarm;
 mod truth;
+mod work;
 mod world;
 
 use std::time::Duration;
@@ -37,6 +38,8 @@ use crate::profile::{Profile, Violation, ensure};
 use crate::steps::Parted;
 use crate::trace::Trace;
 use world::World;
+
+pub use work::Queue;
 
 /// The profile.
 #[derive(Debug)]
@@ -132,7 +135,9 @@ fn live(world: &mut World) -> Result<(), Violation> {
     world.begin_faults();
     let lasts = world.swarm.lasts;
     world.run_until(world.now + lasts)?;
-    heal::heal(world)
+    heal::mend(world);
+    heal::converge(world)?;
+    heal::check(world)
 }
 
 /// The first brokers find each other, and the first topics are made.

@@ -249,8 +249,9 @@ impl World {
         }
         let book = self.books.get_mut(&partition).expect("made above");
         book.start = book.start.max(view.start);
+        // Queues let go of what nobody needs by themselves.
         ensure!(
-            book.start <= book.start_asked,
+            book.start <= book.start_asked || self.swarm.work.is_some(),
             "INV-T5",
             "{partition}: leader {id} starts at {}, nobody asked for more than {}",
             book.start,
@@ -424,6 +425,10 @@ impl World {
             {
                 let (partition, start) = (*partition, *start);
                 self.deletion_answered(id, partition, start)
+            }
+            Some(Waiting::Work(waiter)) => {
+                let waiter = waiter.clone();
+                self.work_leaves(id, &waiter, delivery)
             }
             Some(Waiting::Delivery { log, end }) if matches!(delivery, Delivery::Deliveries(_)) => {
                 let (log, end) = (*log, *end);

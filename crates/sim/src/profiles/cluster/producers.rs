@@ -412,7 +412,7 @@ impl World {
     }
 
     /// Whether somebody else leads by now, whether or not this broker knows it.
-    fn is_replaced(&self, id: BrokerId, target: TopicPartition) -> bool {
+    pub(super) fn is_replaced(&self, id: BrokerId, target: TopicPartition) -> bool {
         let leads = self.views.get(&(id, target)).and_then(|view| view.leads);
         let newest = self.truth.newest(target).map(|state| state.leader_epoch);
         leads < newest

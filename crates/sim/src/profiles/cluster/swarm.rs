@@ -6,6 +6,7 @@ use towpath_log::WriteAheadLimits;
 
 use super::faults::Fault;
 use super::network::Weather;
+use super::work::Mix;
 use crate::rng::Rng;
 use crate::workload::BatchShape;
 
@@ -21,6 +22,7 @@ pub(super) enum Op {
     CompareReplica,
     CheckDisk,
     Deliver,
+    Work,
 }
 
 impl Op {
@@ -35,6 +37,7 @@ impl Op {
             Op::CompareReplica => "op compare replica",
             Op::CheckDisk => "op check disk",
             Op::Deliver => "op deliver",
+            Op::Work => "op work",
         }
     }
 }
@@ -66,6 +69,8 @@ pub(super) struct Swarm {
     pub(super) snapshot_bytes: u64,
     /// Some topics are queues, or become some.
     pub(super) has_queues: bool,
+    /// Queues are worked, and nothing else is done: the profile `queue`.
+    pub(super) work: Option<Mix>,
 }
 
 /// Of a hundred seeds, how many have queues.
@@ -83,7 +88,7 @@ impl Swarm {
         swarm
     }
 
-    fn draw(rng: &mut Rng) -> Swarm {
+    pub(super) fn draw(rng: &mut Rng) -> Swarm {
         let is_biased = rng.percent(50);
         let secs = |rng: &mut Rng, low, high| Duration::from_millis(rng.between(low, high));
         Swarm {
@@ -120,6 +125,7 @@ impl Swarm {
             lag_ms: rng.weighted(&[(1, 300), (2, 2_000)]),
             snapshot_bytes: rng.weighted(&[(2, 16 << 20), (1, 4_000), (1, 500)]),
             has_queues: false,
+            work: None,
         }
     }
 }

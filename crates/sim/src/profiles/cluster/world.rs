@@ -28,6 +28,7 @@ use super::producers::{Frame, Producer};
 use super::readers::Consumer;
 use super::swarm::{Op, Swarm};
 use super::truth::Truth;
+use super::work::{Clients, Waiter};
 use crate::checker::PartitionHistory;
 use crate::events::Events;
 use crate::profile::{Violation, ensure};
@@ -53,6 +54,8 @@ pub(super) enum Event {
     Mend(Mend),
     /// The next batch of a producer's connection.
     Batch(usize, u64),
+    /// A process looks what is to be carried from one queue to another.
+    Carry(BrokerId, u64),
     Heard(BrokerId, Token, Box<Delivery>),
     Client,
     Misfortune,
@@ -68,6 +71,7 @@ pub(super) enum Waiting {
     Offset { partition: TopicPartition, place: TopicPartition },
     Deletion { partition: TopicPartition, start: towpath_model::Offset },
     Delivery { log: TopicPartition, end: towpath_model::Offset },
+    Work(Box<Waiter>),
 }
 
 pub(super) struct World {
@@ -101,6 +105,8 @@ pub(super) struct World {
     pub(super) frames: BTreeMap<(usize, u64), VecDeque<Frame>>,
     pub(super) consumers: Vec<Consumer>,
     pub(super) committer: Committer,
+    /// Who works queues.
+    pub(super) work: Clients,
     /// By broker and token; what is not here any more was given up.
     pub(super) waits: BTreeMap<(BrokerId, Token), Waiting>,
     tokens: u64,
@@ -123,9 +129,14 @@ impl Parted for World {
 
 impl World {
     pub(super) fn new(seed: u64, trace: Trace) -> World {
-        trace.begin_world();
         let mut rng = Rng::new(seed);
         let swarm = Swarm::of(seed, &mut rng);
+        World::with(rng, swarm, trace)
+    }
+
+    /// The world of a mix that was drawn from these numbers.
+    pub(super) fn with(mut rng: Rng, swarm: Swarm, trace: Trace) -> World {
+        trace.begin_world();
         let property = |name: &str, value: String| (name.to_owned(), value);
         let statics = Overrides::from([
             property("log.segment.bytes", swarm.segment_bytes.to_string()),
@@ -177,6 +188,7 @@ impl World {
             frames: BTreeMap::new(),
             consumers: vec![Consumer::default(), Consumer::default()],
             committer: Committer::default(),
+            work: Clients::default(),
             waits: BTreeMap::new(),
             tokens: 0,
             producer_ids: BTreeSet::new(),
@@ -257,6 +269,7 @@ impl World {
                 Ok(())
             }
             Event::Batch(producer, connection) => self.batch_arrives(producer, connection),
+            Event::Carry(id, starts) => self.carry(id, starts),
             Event::Heard(from, token, delivery) => self.hear(from, token, *delivery),
             Event::Client => self.client(),
             Event::Misfortune if self.is_healing => Ok(()),
@@ -287,6 +300,10 @@ impl World {
     }
 
     fn client(&mut self) -> Result<(), Violation> {
+        if self.is_healing && self.swarm.work.is_some() {
+            // Who works queues ends it in order.
+            return Ok(());
+        }
         let op = if self.is_healing { Op::Produce } else { self.rng.weighted(&self.swarm.ops) };
         let act = |world: &mut World| {
             world.trace.event(op.name(), &[]);
@@ -302,11 +319,13 @@ impl World {
                 }
                 Op::Consume => world.consume(),
                 Op::Commit => world.commit_or_fetch(),
+                Op::Administer if world.swarm.work.is_some() => world.move_queues(),
                 Op::Administer => world.administer(),
                 Op::DeleteRecords => world.delete_records(),
                 Op::CompareReplica => world.compare_replica(),
                 Op::CheckDisk => world.check_disk(),
                 Op::Deliver => world.deliver(),
+                Op::Work => world.work(),
             }
         };
         // What was begun is ended, whichever steps are left out.
@@ -343,7 +362,7 @@ impl World {
     }
 
     /// Whether an event of a process has to wait because it is stopped; it comes again then.
-    fn waits_for(&mut self, id: BrokerId, event: impl FnOnce() -> Event) -> bool {
+    pub(super) fn waits_for(&mut self, id: BrokerId, event: impl FnOnce() -> Event) -> bool {
         let until = self.nodes[&id].paused_until.filter(|until| self.now < *until);
         if let Some(until) = until {
             self.schedule(until, event());
@@ -371,6 +390,12 @@ impl World {
         } else {
             self.schedule(now + QUORUM_TICK / 10, Event::Tick(id, starts));
             self.schedule(now + Duration::from_secs(1), Event::Upkeep(id, starts));
+            if let Some(mix) = &self.swarm.work {
+                let bytes = mix.snapshot_bytes;
+                self.call(id, |driver| driver.snapshot_deliveries_every(bytes))?;
+                let after = between(&mut self.chance, Duration::ZERO, Duration::from_millis(500));
+                self.schedule(now + after, Event::Carry(id, starts));
+            }
             self.connect_all(id)?;
             return self.call(id, |_| ()).map(drop);
         }
@@ -431,6 +456,7 @@ impl World {
         }
         self.observe(id)?;
         for (token, delivery) in std::mem::take(&mut said.answers) {
+            self.stamp(id, token);
             self.answered(id, token, &delivery)?;
             let after =
                 between(&mut self.chance, Duration::from_micros(50), Duration::from_millis(2));
@@ -607,28 +633,31 @@ impl World {
                 self.commit_answered(partition, offset, &delivery)
             }
             Waiting::Offset { partition, .. } => self.offset_answered(partition, &delivery),
+            Waiting::Work(waiter) => self.work_heard(from, *waiter, delivery),
             Waiting::Deletion { .. } | Waiting::Delivery { .. } => Ok(()),
         }
     }
 
     /// Nobody hears from this broker's process any more.
-    pub(super) fn lose_clients_of(&mut self, id: BrokerId) {
+    pub(super) fn lose_clients_of(&mut self, id: BrokerId) -> Result<(), Violation> {
         let lost = self.waits.extract_if((id, Token(0))..=(id, Token(u64::MAX)), |_, _| true);
         let lost: Vec<Waiting> = lost.map(|(_, waiting)| waiting).collect();
         for waiting in lost {
-            self.gives_up(waiting);
+            self.gives_up(waiting)?;
         }
         for at in 0..self.producers.len() {
             if self.producers[at].leader == Some(id) {
                 self.disconnect_producer(at);
             }
         }
+        Ok(())
     }
 
     /// Somebody will get no answer.
-    pub(super) fn gives_up(&mut self, waiting: Waiting) {
+    pub(super) fn gives_up(&mut self, waiting: Waiting) -> Result<(), Violation> {
         match waiting {
             Waiting::Produce(_) | Waiting::Deletion { .. } | Waiting::Delivery { .. } => {}
+            Waiting::Work(waiter) => return self.work_given_up(*waiter),
             Waiting::ProducerId { producer } => self.producers[producer].is_asking_for_id = false,
             Waiting::Admin { change } => self.catalog.gives_up(change),
             Waiting::Commit { partition, offset } => {
@@ -636,6 +665,7 @@ impl World {
             }
             Waiting::Offset { partition, .. } => self.committer.gives_up(partition, None),
         }
+        Ok(())
     }
 
     /// Asks some broker something about the metadata.
@@ -647,15 +677,14 @@ impl World {
     ) -> Result<(), Violation> {
         let token = self.token();
         if !self.nodes[&of].is_awake(self.now) {
-            self.gives_up(waiting);
-            return Ok(());
+            return self.gives_up(waiting);
         }
         self.waits.insert((of, token), waiting);
         let asked = self.call(of, |driver| driver.ask_metadata(token, request))?;
         if let Some(Err(_)) = asked
             && let Some(waiting) = self.waits.remove(&(of, token))
         {
-            self.gives_up(waiting);
+            return self.gives_up(waiting);
         }
         Ok(())
     }

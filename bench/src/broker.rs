@@ -16,6 +16,7 @@ use towpath_process::kafka::KafkaConnection;
 
 use crate::machine;
 use crate::peer::{Peer, PeerKind};
+use crate::sqs;
 
 /// How long a start may take: a JVM on one busy CPU, after a crash with gigabytes to check.
 const START_MAX: Duration = Duration::from_secs(240);
@@ -460,6 +461,7 @@ impl Broker {
             .args(["--http", &format!("127.0.0.1:{}", self.second)])
             .arg("--data")
             .arg(self.logs())
+            .env("TOWPATH_SQS_KEYS", sqs::KEYS)
             .env("TOWPATH_LOG", "warn");
         if let Some(Place { number, quorum, .. }) = self.place {
             let member = |(number, port)| format!("{number}@127.0.0.1:{port}");

@@ -6,6 +6,7 @@
 //!   rows/      one file per workload
 //!   broker     either product as a process: pinned, fed with the same topics, asked for its CPU time
 //!   load, open_loop, reader    the clients, which speak the protocol raw and are the same for both
+//!   http, sqs  clients of queues, as raw
 //!   peer/      other work queues as processes, and clients for them
 //!   machine    where it runs and how quiet it was
 //!   report     the tables
@@ -29,6 +30,7 @@ mod reader;
 mod report;
 mod row;
 mod rows;
+mod sqs;
 mod wire;
 
 use std::path::PathBuf;

@@ -19,6 +19,7 @@ mod latency;
 mod many;
 mod polls;
 mod restart;
+mod sqs;
 mod versus;
 
 /// Clients that work at the same time, each on a connection of its own.
@@ -52,6 +53,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows.extend(polls::rows());
     rows.extend(restart::rows());
     rows.extend(latency::rows());
+    rows.extend(sqs::rows());
     rows.extend(versus::rows());
     rows
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench [kafka] [ROW…]`: measures Towpath, and Kafka beside it.
+//! `cargo xtask bench [kafka|queues] [ROW…]`: measures Towpath, and Kafka or other work queues beside it.
 //!
 //! The work is done by `towpath-bench`, a program of its own; this builds both, finds Kafka, and
 //! says which commit is measured. Rows that are finished are kept in `target/bench`, so that a run
@@ -10,15 +10,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::{oracle, product, root};
 
-/// Builds, and measures. `args`: `kafka` first, for both brokers; the others are those of
-/// `towpath-bench` (`--list`, `--quick`, `--all`, `--again`, `--pairs N`, rows). `--save` writes
+/// Builds, and measures. `args`: `kafka` first, for both brokers, or `queues`, for ElasticMQ (from Maven),
+/// RabbitMQ and NATS (which have to be installed); the others are those of `towpath-bench` (`--list`, `--quick`, `--all`, `--again`, `--pairs N`, rows). `--save` writes
 /// the report to `bench/results`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let (has_peer, mut args) = match args.split_first() {
-        Some((first, rest)) if first == "kafka" => (true, rest.to_vec()),
-        _ => (false, args.to_vec()),
+    let (name, mut args) = match args.split_first() {
+        Some((first, rest)) if ["kafka", "queues"].contains(&first.as_str()) => {
+            (first.as_str(), rest.to_vec())
+        }
+        _ => ("alone", args.to_vec()),
     };
-    let name = if has_peer { "kafka" } else { "alone" };
     let is_quick = args.iter().any(|arg| arg == "--quick");
     let kept = if is_quick { format!("{name}-quick") } else { name.to_owned() };
     let saves = args.iter().position(|arg| arg == "--save");
@@ -40,8 +41,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         .arg(work.join(&kept))
         .arg("--data")
         .arg(work.join("data"));
-    if has_peer {
-        bench.args(["--kafka", &oracle::kafka_class_path()?]);
+    match name {
+        "kafka" => drop(bench.args(["--kafka", &oracle::kafka_class_path()?])),
+        "queues" => {
+            let elasticmq =
+                oracle::class_path("bench/peers/pom.xml", "target/bench/elasticmq.txt")?;
+            bench.args(["--peers", "--elasticmq", &elasticmq]);
+        }
+        _ => {}
     }
     if saves.is_some() {
         bench.arg("--save").arg(root().join("bench/results").join(&kept));

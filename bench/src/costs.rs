@@ -20,6 +20,8 @@ use tempfile::TempDir;
 use towpath_process::kafka::KafkaConnection;
 
 use crate::batch::Batch;
+use crate::rows::{OwnWorker, SqsWorker};
+use crate::sqs;
 use crate::wire::{FETCH_VERSION, check_produced, fetch_frame, fetched, number, produce_frame};
 
 /// Valgrind makes a start some fifty times slower.
@@ -65,42 +67,50 @@ type Costs = BTreeMap<String, Cost>;
 
 struct Scenario {
     name: &'static str,
-    durability: &'static str,
-    batch_bytes: usize,
-    /// Fetches instead of produce requests.
-    fetches: bool,
+    work: Work,
     requests: u32,
 }
 
-const SCENARIOS: [Scenario; 4] = [
+/// What is asked of a broker.
+#[derive(Clone, Copy)]
+enum Work {
+    Produce {
+        durability: &'static str,
+        batch_bytes: usize,
+    },
+    /// Of batches of so many bytes.
+    Fetch {
+        batch_bytes: usize,
+    },
+    /// Messages are sent, received and deleted, a hundred at a time: a request is all three.
+    OwnQueue,
+    /// The same by SQS, one message at a time.
+    Sqs,
+}
+
+const SCENARIOS: [Scenario; 6] = [
     Scenario {
         name: "produce, one 1 KB record, page cache",
-        durability: "relaxed",
-        batch_bytes: 0,
-        fetches: false,
+        work: Work::Produce { durability: "relaxed", batch_bytes: 0 },
         requests: 1_000,
     },
     Scenario {
         name: "produce, one 1 KB record, synced",
-        durability: "synced",
-        batch_bytes: 0,
-        fetches: false,
+        work: Work::Produce { durability: "synced", batch_bytes: 0 },
         requests: 500,
     },
     Scenario {
         name: "produce, 64 KiB batch, page cache",
-        durability: "relaxed",
-        batch_bytes: 64 << 10,
-        fetches: false,
+        work: Work::Produce { durability: "relaxed", batch_bytes: 64 << 10 },
         requests: 200,
     },
+    Scenario { name: "fetch, 64 KiB", work: Work::Fetch { batch_bytes: 16 << 10 }, requests: 500 },
     Scenario {
-        name: "fetch, 64 KiB",
-        durability: "relaxed",
-        batch_bytes: 16 << 10,
-        fetches: true,
-        requests: 500,
+        name: "queue, send, receive and delete a hundred",
+        work: Work::OwnQueue,
+        requests: 50,
     },
+    Scenario { name: "queue, the same of one by SQS", work: Work::Sqs, requests: 100 },
 ];
 
 /// Batches in the topic that is fetched from.
@@ -185,36 +195,62 @@ impl Scenario {
     fn under(&self, tool: Tool, towpath: &Path, requests: u32) -> Result<Counts> {
         let home = TempDir::with_prefix("towpath-costs-")?;
         let mut broker = Watched::start(tool, towpath, home.path())?;
-        self.load(broker.address, requests)?;
+        match self.work {
+            Work::Produce { durability, batch_bytes } => {
+                produce(broker.address, durability, batch_bytes, requests)?;
+            }
+            Work::Fetch { batch_bytes } => fetch(broker.address, batch_bytes, requests)?,
+            Work::OwnQueue => cycles(requests, OwnWorker::create(broker.http), OwnWorker::cycle)?,
+            Work::Sqs => cycles(requests, SqsWorker::create(broker.http), SqsWorker::cycle)?,
+        }
         broker.stop()?;
         tool.read(&home.path().join("counts"))
     }
+}
 
-    fn load(&self, address: SocketAddr, requests: u32) -> Result<()> {
-        let mut connection = KafkaConnection::open(address)?;
-        connection.create_topic(TOPIC, 1, &[("durability", self.durability)])?;
-        let batch = Batch::filled(self.batch_bytes)?;
-        let mut frame = produce_frame(TOPIC, 0, &batch.bytes)?;
-        let produced = if self.fetches { FETCHED_BATCHES } else { requests };
-        for at in 0..produced {
-            number(&mut frame, i32::try_from(at)?);
-            connection.send(&frame)?;
-            check_produced(&connection.receive()?)?;
-        }
-        if !self.fetches {
-            return Ok(());
-        }
-        let end = i64::from(produced) * i64::try_from(batch.records)?;
-        let mut offset = 0;
+fn produce(address: SocketAddr, durability: &str, batch_bytes: usize, requests: u32) -> Result<()> {
+    let mut connection = KafkaConnection::open(address)?;
+    connection.create_topic(TOPIC, 1, &[("durability", durability)])?;
+    let batch = Batch::filled(batch_bytes)?;
+    let mut frame = produce_frame(TOPIC, 0, &batch.bytes)?;
+    for at in 0..requests {
+        number(&mut frame, i32::try_from(at)?);
+        connection.send(&frame)?;
+        check_produced(&connection.receive()?)?;
+    }
+    Ok(())
+}
+
+fn fetch(address: SocketAddr, batch_bytes: usize, requests: u32) -> Result<()> {
+    produce(address, "relaxed", batch_bytes, FETCHED_BATCHES)?;
+    let mut connection = KafkaConnection::open(address)?;
+    let records = Batch::filled(batch_bytes)?.records;
+    let end = i64::from(FETCHED_BATCHES) * i64::try_from(records)?;
+    let mut offset = 0;
+    for _ in 0..requests {
+        connection.send(&fetch_frame(TOPIC, 0, offset, 64 << 10)?)?;
+        let answer = connection.receive()?;
+        let next = fetched(&answer, offset)?.next_offset;
+        ensure!(offset < next, "nothing fetched at {offset}, version {FETCH_VERSION}");
+        offset = next % end;
+    }
+    Ok(())
+}
+
+/// A worker that goes round so many times.
+fn cycles<W, F: Future<Output = Result<(W, u64)>>>(
+    requests: u32,
+    worker: impl Future<Output = Result<W>>,
+    cycle: impl Fn(W) -> F,
+) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut worker = worker.await?;
         for _ in 0..requests {
-            connection.send(&fetch_frame(TOPIC, 0, offset, 64 << 10)?)?;
-            let answer = connection.receive()?;
-            let next = fetched(&answer, offset)?.next_offset;
-            ensure!(offset < next, "nothing fetched at {offset}, version {FETCH_VERSION}");
-            offset = next % end;
+            worker = cycle(worker).await?.0;
         }
         Ok(())
-    }
+    })
 }
 
 /// What a tool has counted.
@@ -333,6 +369,7 @@ fn strace(text: &str) -> BTreeMap<&'static str, f64> {
 struct Watched {
     child: Child,
     address: SocketAddr,
+    http: SocketAddr,
 }
 
 impl Watched {
@@ -346,13 +383,15 @@ impl Watched {
             .args(["serve", "--kafka", &format!("127.0.0.1:{kafka}")])
             .args(["--http", &format!("127.0.0.1:{http}"), "--data"])
             .arg(home.join("data"))
+            .env("TOWPATH_SQS_KEYS", sqs::KEYS)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .context("valgrind and strace are needed")?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, kafka));
-        let mut watched = Watched { child, address };
+        let http = SocketAddr::from((Ipv4Addr::LOCALHOST, http));
+        let mut watched = Watched { child, address, http };
         let begun = Instant::now();
         while KafkaConnection::open(address).and_then(|mut c| c.topics()).is_err() {
             if let Some(status) = watched.child.try_wait()? {

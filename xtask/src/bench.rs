@@ -44,8 +44,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     match name {
         "kafka" => drop(bench.args(["--kafka", &oracle::kafka_class_path()?])),
         "queues" => {
-            let elasticmq =
-                oracle::class_path("bench/peers/pom.xml", "target/bench/elasticmq.txt")?;
+            let pom = root().join("bench/peers/pom.xml");
+            let elasticmq = oracle::class_path(&pom, &work.join("elasticmq.txt"))?;
             bench.args(["--peers", "--elasticmq", &elasticmq]);
         }
         _ => {}

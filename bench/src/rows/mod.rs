@@ -22,6 +22,8 @@ mod queue;
 mod replicated;
 mod scale;
 
+pub(crate) use queue::{OwnWorker, SqsWorker};
+
 /// A JVM needs so long until its code is compiled, per kind of work.
 const WARM_UP: Duration = Duration::from_secs(12);
 

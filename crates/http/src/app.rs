@@ -1,7 +1,7 @@
 //! What every handler has at hand.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::Uri;
@@ -10,6 +10,7 @@ use towpath_metadata::{NewTopic, Refusal, Topic};
 use towpath_model::properties::TopicConfig;
 use towpath_model::{PartitionIndex, TopicId, TopicName, TopicPartition, is_internal_topic};
 use towpath_server::{Node, random_uuid};
+use towpath_sqs::sigv4::SigningKeys;
 
 use crate::api_error::{ApiError, Code};
 use crate::health::Readiness;
@@ -40,6 +41,8 @@ pub(crate) struct App {
     /// The listener serves SQS and nothing else.
     pub(crate) is_for_sqs: bool,
     pub(crate) sqs: Arc<SqsSettings>,
+    /// What is remembered of signatures.
+    pub(crate) signing_keys: Arc<RwLock<SigningKeys>>,
     pub(crate) known_queues: Arc<KnownQueues>,
 }
 
@@ -95,6 +98,7 @@ impl App {
             is_on_loopback: false,
             is_for_sqs: false,
             sqs: Arc::default(),
+            signing_keys: Arc::default(),
             known_queues: Arc::default(),
         }
     }

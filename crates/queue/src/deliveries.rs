@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use towpath_model::mutant::{self, Mutant};
-use towpath_model::{Offset, Time, Token};
+use towpath_model::{Offset, Time};
 
 use crate::dedup::{DedupWindow, Seen};
 use crate::due::DueIndex;
@@ -23,10 +23,11 @@ use crate::names::GroupNames;
 use crate::observed::Arrivals;
 use crate::ranges::OffsetRanges;
 use crate::record::{Record, Settlement, Special, Verdict};
-use crate::request::{DeliveryConfig, Wait};
+use crate::request::DeliveryConfig;
 use crate::snapshot::Parts;
 use crate::subscription::{Known, Lease, Move, Named, Subscription};
 use crate::time::{Clock, QueueTime};
+use crate::waits::Waits;
 
 /// The priority of messages that say nothing of it. Higher ones are delivered first.
 pub const PRIORITY_USUAL: u8 = 4;
@@ -49,7 +50,7 @@ pub struct Deliveries {
     pub(crate) next_lease: u64,
     pub(crate) dedup: DedupWindow,
     /// Receivers that wait, in the order in which they came. Only who leads has any.
-    pub(crate) waits: VecDeque<Arc<Wait>>,
+    pub(crate) waits: Waits,
     /// What came, as far as this process has led; not part of the state.
     pub(crate) arrivals: Arrivals,
     /// This process leads.
@@ -171,7 +172,7 @@ impl Deliveries {
             next_subscription: OWN_SUBSCRIPTION + 1,
             next_lease: 1,
             dedup: DedupWindow::default(),
-            waits: VecDeque::new(),
+            waits: Waits::default(),
             arrivals: Arrivals::default(),
             runs: false,
             records_end: Offset::ZERO,
@@ -324,8 +325,8 @@ impl Deliveries {
                 self.subscriptions.remove(number);
                 self.forget_settled(self.messages.start..self.messages.admitted_to);
             }
-            Record::Waits(wait) => self.waits.push_back(Arc::clone(wait)),
-            Record::WaitOver(token) => self.stop_waiting(*token),
+            Record::Waits(wait) => self.waits.add(Arc::clone(wait)),
+            Record::WaitOver(token) => self.waits.remove(*token),
             Record::Runs { at, time } => {
                 self.clock.runs_from(*at, *time);
                 self.runs = true;
@@ -335,10 +336,6 @@ impl Deliveries {
             Record::Looked => self.messages.expired.clear(),
             Record::Ticked { .. } | Record::Passed { .. } | Record::Snapshot { .. } => {}
         }
-    }
-
-    fn stop_waiting(&mut self, token: Token) {
-        self.waits.retain(|wait| wait.token != token);
     }
 
     /// What time alone does happens before whatever a record of that time says.

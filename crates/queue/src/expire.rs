@@ -75,8 +75,7 @@ impl StateMachine for Deliveries {
         let first =
             leases.chain(delays).chain(messages.into_iter().flatten()).chain(ages).chain(tick);
         let first = first.min().map(|at| self.clock.when(at));
-        let waits = self.waits.iter().map(|wait| wait.until).min();
-        first.into_iter().chain(waits).min()
+        first.into_iter().chain(self.waits.first_end()).min()
     }
 }
 
@@ -164,8 +163,8 @@ impl Deliveries {
 
     /// The first receiver that can get something.
     fn can_serve(&self) -> Option<&Arc<Wait>> {
-        self.waits.iter().find(|wait| {
-            let own = self.subscriptions.get(&wait.receive.subscription);
+        self.waits.first_of(|subscription| {
+            let own = self.subscriptions.get(&subscription);
             own.is_some_and(|own| own.has_ready() && own.leased < self.config.in_flight_max)
         })
     }
@@ -184,8 +183,7 @@ impl Deliveries {
     }
 
     fn end_waits(&self, now: Now, at: QueueTime) -> Option<DeliveryDecision> {
-        let over = self.waits.iter().filter(|wait| wait.until <= now.time).take(STEP_MAX);
-        let tokens: Vec<Token> = over.map(|wait| wait.token).collect();
+        let tokens: Vec<Token> = self.waits.over(now.time).take(STEP_MAX).collect();
         let none = || Reply::Received { messages: Vec::new(), until: at };
         (!tokens.is_empty()).then(|| Decision {
             records: tokens.iter().map(|token| Record::WaitOver(*token)).collect(),

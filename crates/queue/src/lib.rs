@@ -32,6 +32,7 @@ mod snapshot;
 mod stats;
 mod subscription;
 mod time;
+mod waits;
 
 #[cfg(test)]
 mod tests;

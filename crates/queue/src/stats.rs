@@ -116,8 +116,7 @@ impl Deliveries {
             oldest_waiting: oldest_waiting.map(age),
             oldest: (start < self.messages.admitted_to).then(|| age(start)),
             groups: self.messages.names.len() as u64,
-            receivers: self.waits.iter().filter(|w| w.receive.subscription == subscription).count()
-                as u64,
+            receivers: self.waits.count(subscription) as u64,
         })
     }
 

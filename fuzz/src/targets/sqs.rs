@@ -2,7 +2,7 @@
 //! may have written.
 
 use towpath_sqs::record_headers::{from_record_headers, to_record_headers};
-use towpath_sqs::sigv4::{AccessKey, SignedRequest, Verifier};
+use towpath_sqs::sigv4::{AccessKey, SignedRequest, SigningKeys, Verifier};
 use towpath_sqs::{Encoding, Error, Incoming, Request, decode, encode_error};
 
 use crate::shape::Shape;
@@ -110,7 +110,9 @@ fn signed(shape: Shape, bytes: &[u8]) -> Shape {
         SignedRequest { method: "GET", path: &query, query: &query, headers: &headers, body: b"" };
     let key =
         |_: &str| Some(AccessKey { secret: "s".to_owned(), session_token: Some("t".to_owned()) });
-    let error = Verifier { now_seconds: NOW_SECONDS, hosts: &["other".to_owned()] }
+    let hosts = ["other".to_owned()];
+    let signing_keys = SigningKeys::default();
+    let error = Verifier { now_seconds: NOW_SECONDS, hosts: &hosts, signing_keys: &signing_keys }
         .signer(&request, key)
         .expect_err("nobody guesses a signature");
     refused(shape, &error)

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::{JSON, OwnQueue, Worker};
+use super::{JSON, OwnQueue, OwnWorker};
 use crate::broker::Trio;
 use crate::http::HttpConnection;
 use crate::load::{histogram, micros, millis};
@@ -32,7 +32,7 @@ fn send_to_receive(trio: &Trio, plan: &Plan) -> Result<Sample> {
     let until = Instant::now() + plan.span;
     let (receives, sends) = queue.runtime.block_on(async {
         let mut sender = HttpConnection::open(leader).await?;
-        let mut receiver = Worker::open(leader, &queue.name).await?;
+        let mut receiver = OwnWorker::open(leader, &queue.name).await?;
         let (mut receives, mut sends) = (histogram(), histogram());
         while Instant::now() < until {
             one(&mut sender, &mut receiver, &mut receives).await?;
@@ -50,7 +50,7 @@ fn send_to_receive(trio: &Trio, plan: &Plan) -> Result<Sample> {
 
 async fn one(
     sender: &mut HttpConnection,
-    receiver: &mut Worker,
+    receiver: &mut OwnWorker,
     took: &mut Histogram<u64>,
 ) -> Result<()> {
     let path = format!("/queues/{}/receive", receiver.queue);

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::{OwnQueue, Worker, figures, own_cycle};
+use super::{OwnQueue, OwnWorker, figures, own_cycle};
 use crate::broker::{Broker, Kind, Lab};
 use crate::row::{Goal, Of, Plan, Row, Sample, Work};
 
@@ -72,7 +72,7 @@ fn pair(
 
 pub(super) fn hold_a_million(queue: &OwnQueue, plan: &Plan) -> Result<()> {
     let held = if plan.is_quick { 20_000 } else { 1_000_000 };
-    queue.each(held, |mut worker: Worker| async move {
+    queue.each(held, |mut worker: OwnWorker| async move {
         worker.send(HELD_AT_ONCE).await?;
         let receipts = worker.receive(HELD_AT_ONCE, json!({"visibility_ms": HOURS_MS})).await?;
         Ok((worker, receipts.len() as u64))
@@ -81,7 +81,7 @@ pub(super) fn hold_a_million(queue: &OwnQueue, plan: &Plan) -> Result<()> {
 
 fn settle_ten_million(queue: &OwnQueue, plan: &Plan) -> Result<()> {
     queue.runtime.block_on(async {
-        let mut worker = Worker::open(queue.address, &queue.name).await?;
+        let mut worker = OwnWorker::open(queue.address, &queue.name).await?;
         worker.send(1).await?;
         worker.receive(1, json!({"visibility_ms": HOURS_MS})).await
     })?;

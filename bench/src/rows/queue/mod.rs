@@ -22,6 +22,8 @@ mod restart;
 mod sqs;
 mod versus;
 
+pub(crate) use sqs::SqsWorker;
+
 /// Clients that work at the same time, each on a connection of its own.
 const CONNECTIONS: usize = 8;
 /// Bytes of a message.
@@ -80,18 +82,14 @@ impl OwnQueue {
         static QUEUES: AtomicU32 = AtomicU32::new(0);
         let name = format!("queue-{}", QUEUES.fetch_add(1, Ordering::Relaxed));
         let runtime = runtime()?;
-        let body = json!({"name": name, "partitions": 1, "settings": settings}).to_string();
-        runtime.block_on(async {
-            let mut connection = HttpConnection::open(address).await?;
-            connection.post("/queues", JSON, body.as_bytes()).await.context("create the queue")
-        })?;
+        runtime.block_on(create(address, &name, settings))?;
         Ok(OwnQueue { address, name, runtime })
     }
 
-    async fn workers(&self) -> Result<Vec<Worker>> {
+    async fn workers(&self) -> Result<Vec<OwnWorker>> {
         let mut workers = Vec::new();
         for _ in 0..CONNECTIONS {
-            workers.push(Worker::open(self.address, &self.name).await?);
+            workers.push(OwnWorker::open(self.address, &self.name).await?);
         }
         Ok(workers)
     }
@@ -108,12 +106,20 @@ impl OwnQueue {
     /// Does something with so many messages, in batches.
     fn each<F, C>(&self, messages: u64, cycle: C) -> Result<()>
     where
-        C: Fn(Worker) -> F + Copy + Send + 'static,
-        F: Future<Output = Result<(Worker, u64)>> + Send,
+        C: Fn(OwnWorker) -> F + Copy + Send + 'static,
+        F: Future<Output = Result<(OwnWorker, u64)>> + Send,
     {
         let workers = self.runtime.block_on(self.workers())?;
         self.runtime.block_on(go(workers, Until::Messages(messages), cycle)).map(|_| ())
     }
+}
+
+/// A queue of one partition.
+async fn create(address: SocketAddr, name: &str, settings: &Value) -> Result<()> {
+    let body = json!({"name": name, "partitions": 1, "settings": settings}).to_string();
+    let mut connection = HttpConnection::open(address).await?;
+    connection.post("/queues", JSON, body.as_bytes()).await.context("create the queue")?;
+    Ok(())
 }
 
 /// When workers stop.
@@ -125,7 +131,7 @@ enum Until {
 }
 
 /// What workers did.
-struct Cycled<W = Worker> {
+struct Cycled<W = OwnWorker> {
     workers: Vec<W>,
     messages: u64,
     elapsed: Duration,
@@ -175,15 +181,26 @@ where
 }
 
 /// One client of our own API.
-struct Worker {
+pub(crate) struct OwnWorker {
     connection: HttpConnection,
     queue: String,
 }
 
-impl Worker {
-    async fn open(address: SocketAddr, queue: &str) -> Result<Worker> {
+impl OwnWorker {
+    async fn open(address: SocketAddr, queue: &str) -> Result<OwnWorker> {
         let connection = HttpConnection::open(address).await?;
-        Ok(Worker { connection, queue: queue.to_owned() })
+        Ok(OwnWorker { connection, queue: queue.to_owned() })
+    }
+
+    /// With a queue of its own.
+    pub(crate) async fn create(address: SocketAddr) -> Result<OwnWorker> {
+        create(address, "costs", &json!({})).await?;
+        OwnWorker::open(address, "costs").await
+    }
+
+    /// Sends, receives, deletes.
+    pub(crate) async fn cycle(self) -> Result<(OwnWorker, u64)> {
+        own_cycle(self).await
     }
 
     async fn ask(&mut self, verb: &str, body: &Value) -> Result<Value> {
@@ -219,7 +236,7 @@ impl Worker {
     }
 }
 
-async fn own_cycle(mut worker: Worker) -> Result<(Worker, u64)> {
+async fn own_cycle(mut worker: OwnWorker) -> Result<(OwnWorker, u64)> {
     worker.send(BATCH).await?;
     let receipts = worker.receive(BATCH, json!({})).await?;
     worker.delete(&receipts).await?;

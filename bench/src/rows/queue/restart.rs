@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::many::hold_a_million;
-use super::{OwnQueue, Worker, runtime};
+use super::{OwnQueue, OwnWorker, runtime};
 use crate::broker::{Kind, Lab, Patience};
 use crate::row::{Goal, Of, Plan, Row, Sample, Work};
 
@@ -41,7 +41,9 @@ fn settings() -> serde_json::Value {
 
 /// One message that nobody holds.
 fn one_more(queue: &OwnQueue) -> Result<()> {
-    queue.runtime.block_on(async { Worker::open(queue.address, &queue.name).await?.send(1).await })
+    queue
+        .runtime
+        .block_on(async { OwnWorker::open(queue.address, &queue.name).await?.send(1).await })
 }
 
 fn restart(lab: &Lab, kind: Kind, plan: &Plan) -> Result<Vec<Sample>> {
@@ -88,7 +90,7 @@ fn until_received(from: &[std::net::SocketAddr], queue: &str, began: Instant) ->
     let runtime = runtime()?;
     for address in from.iter().cycle() {
         let received = runtime.block_on(async {
-            Worker::open(*address, queue).await?.receive(1, json!({"wait_ms": 200})).await
+            OwnWorker::open(*address, queue).await?.receive(1, json!({"wait_ms": 200})).await
         });
         if received.is_ok() {
             return Ok(());

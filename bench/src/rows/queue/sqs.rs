@@ -40,10 +40,30 @@ pub(super) fn rows() -> Vec<Row> {
     ]
 }
 
-struct Worker {
+/// One client of SQS.
+pub(crate) struct SqsWorker {
     client: SqsClient,
     url: String,
     batch: usize,
+}
+
+impl SqsWorker {
+    async fn open(address: SocketAddr, queue: &str, batch: usize) -> Result<SqsWorker> {
+        let mut client = SqsClient::open(address).await?;
+        let created = client.call("CreateQueue", &json!({"QueueName": queue})).await?;
+        let url = created["QueueUrl"].as_str().context("no URL of the queue")?.to_owned();
+        Ok(SqsWorker { client, url, batch })
+    }
+
+    /// With a queue of its own, one message at a time.
+    pub(crate) async fn create(address: SocketAddr) -> Result<SqsWorker> {
+        SqsWorker::open(address, "costs", 1).await
+    }
+
+    /// Sends, receives, deletes.
+    pub(crate) async fn cycle(self) -> Result<(SqsWorker, u64)> {
+        cycle(self).await
+    }
 }
 
 fn cycles(
@@ -58,10 +78,7 @@ fn cycles(
     let workers = runtime.block_on(async {
         let mut workers = Vec::new();
         for _ in 0..CONNECTIONS {
-            let mut client = SqsClient::open(address).await?;
-            let created = client.call("CreateQueue", &json!({"QueueName": name})).await?;
-            let url = created["QueueUrl"].as_str().context("no URL of the queue")?.to_owned();
-            workers.push(Worker { client, url, batch });
+            workers.push(SqsWorker::open(address, &name, batch).await?);
         }
         anyhow::Ok(workers)
     })?;
@@ -75,9 +92,9 @@ fn cycles(
     Ok(sample)
 }
 
-async fn cycle(mut worker: Worker) -> Result<(Worker, u64)> {
+async fn cycle(mut worker: SqsWorker) -> Result<(SqsWorker, u64)> {
     let body = "x".repeat(MESSAGE_BYTES);
-    let Worker { client, url, batch } = &mut worker;
+    let SqsWorker { client, url, batch } = &mut worker;
     if *batch == 1 {
         client.call("SendMessage", &json!({"QueueUrl": url, "MessageBody": body})).await?;
     } else {

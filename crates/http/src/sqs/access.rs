@@ -1,5 +1,7 @@
 //! Who asks: a signature by a key that was configured, or on somebody's own machine any.
 
+use std::sync::PoisonError;
+
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use towpath_driver::Clock;
@@ -26,9 +28,12 @@ pub(super) fn signer(app: &App, parts: &Parts, body: &[u8]) -> Result<Signer, Er
     }
     let now = app.node.driver().clock().now().wall.0;
     let hosts: Vec<String> = sqs.advertised.iter().map(|url| host_of(url).to_owned()).collect();
-    let verifier =
-        Verifier { now_seconds: u64::try_from(now / 1000).unwrap_or_default(), hosts: &hosts };
-    let signer = verifier.signer(&request, |id| sqs.keys.get(id));
+    let verified = Verifier {
+        now_seconds: u64::try_from(now / 1000).unwrap_or_default(),
+        hosts: &hosts,
+        signing_keys: &app.signing_keys.read().unwrap_or_else(PoisonError::into_inner),
+    }
+    .signer(&request, |id| sqs.keys.get(id));
     if sqs.keys.is_empty()
         && let Some(suppressed) = app.node.may_complain()
     {
@@ -37,7 +42,12 @@ pub(super) fn signer(app: &App, parts: &Parts, body: &[u8]) -> Result<Signer, Er
             "an SQS request was refused: this server has no access keys (--sqs-keys-file FILE)"
         );
     }
-    signer
+    let (signer, derived) = verified?;
+    if let Some(derived) = derived {
+        let mut known = app.signing_keys.write().unwrap_or_else(PoisonError::into_inner);
+        known.remember(derived);
+    }
+    Ok(signer)
 }
 
 /// A web page that somebody merely visits can make their browser ask this machine, also by a mere image;

@@ -41,6 +41,13 @@ pub(super) fn request(
 /// A header's value: without white space around it, with single spaces in it, and joined by commas
 /// where there are several. `name` is in lower case.
 pub(super) fn header(request: &SignedRequest<'_>, name: &str) -> Option<Vec<u8>> {
+    let mut named = request.headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
+    if let (Some((_, only)), None) = (named.next(), named.next())
+        && !only.windows(2).any(|two| two.iter().all(u8::is_ascii_whitespace))
+        && !only.iter().any(|byte| byte.is_ascii_whitespace() && *byte != b' ')
+    {
+        return Some(only.trim_ascii().to_vec());
+    }
     let named = request.headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
     let values = named.map(|(_, value)| {
         let words = value.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
@@ -48,6 +55,11 @@ pub(super) fn header(request: &SignedRequest<'_>, name: &str) -> Option<Vec<u8>>
     });
     let values: Vec<Vec<u8>> = values.collect();
     (!values.is_empty()).then(|| values.join(&b','))
+}
+
+/// Whether there is such a header.
+pub(super) fn has_header(request: &SignedRequest<'_>, name: &str) -> bool {
+    request.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name))
 }
 
 /// The path without `.`, `..` and empty segments, escaped once more: S3's paths alone are not.

@@ -88,11 +88,13 @@ pub struct Verifier<'a> {
     /// Names of this server, with the port where clients send one, that the header `Host` may have
     /// had when the request was signed. The one that it has now need not be among them.
     pub hosts: &'a [String],
+    /// What is remembered of earlier requests.
+    pub signing_keys: &'a SigningKeys,
 }
 
 impl Verifier<'_> {
-    /// Finds out who has signed a request. `access_key` gives what belongs to an access key id, if
-    /// there is such a key.
+    /// Finds out who has signed a request, and with which key that is worth to be remembered, if it was not yet.
+    /// `access_key` gives what belongs to an access key id, if there is such a key.
     ///
     /// # Errors
     /// MissingAuthenticationToken: no signature. IncompleteSignature: one that cannot be read, or
@@ -103,7 +105,7 @@ impl Verifier<'_> {
         &self,
         request: &SignedRequest<'_>,
         access_key: impl FnOnce(&str) -> Option<AccessKey>,
-    ) -> Result<Signer, Error> {
+    ) -> Result<(Signer, Option<DerivedKey>), Error> {
         let presented = Presented::of(request)?;
         check_signed_headers(request, &presented)?;
         check_scope(&presented)?;
@@ -112,8 +114,9 @@ impl Verifier<'_> {
         if !is_token_of(&key, presented.session_token.as_deref()) {
             return Err(unknown_key());
         }
-        self.check_signature(request, &presented, &key)?;
-        Ok(Signer { access_key_id: presented.access_key_id, region: presented.region })
+        let derived = self.check_signature(request, &presented, &key)?;
+        let signer = Signer { access_key_id: presented.access_key_id, region: presented.region };
+        Ok((signer, derived))
     }
 
     fn check_time(&self, presented: &Presented) -> Result<(), Error> {
@@ -148,15 +151,21 @@ impl Verifier<'_> {
         request: &SignedRequest<'_>,
         presented: &Presented,
         key: &AccessKey,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<DerivedKey>, Error> {
         let received = canonical::header(request, "host").unwrap_or_default();
         let others = self.hosts.iter().map(|host| host.as_bytes().to_vec());
-        let signing_key = signing_key(presented, key);
+        let (signing_key, derived) = match self.signing_keys.find(presented, key) {
+            Some(known) => (known.key, None),
+            None => {
+                let derived = DerivedKey::new(presented, key);
+                (derived.key, Some(derived))
+            }
+        };
         let body_hash = hexadecimal(&Sha256::digest(request.body));
         for host in std::iter::once(received).chain(others) {
             let canonical = canonical::request(request, presented, &host, &body_hash);
             if is_signature(&signing_key, presented, &canonical) {
-                return Ok(());
+                return Ok(derived);
             }
         }
         Err(does_not_match(
@@ -164,6 +173,66 @@ impl Verifier<'_> {
              your AWS Secret Access Key and signing method. Consult the service documentation for \
              details.",
         ))
+    }
+}
+
+/// Keys that were derived from secrets, for a day and a region: half of what a signature costs.
+#[derive(Debug, Clone, Default)]
+pub struct SigningKeys(Vec<DerivedKey>);
+
+/// How many are remembered; regions are few, and each day has its own.
+const SIGNING_KEYS_MAX: usize = 32;
+
+/// One of them, with which somebody has signed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DerivedKey {
+    day: String,
+    region: String,
+    access_key_id: String,
+    secret: String,
+    key: [u8; 32],
+}
+
+/// Says nothing of the secret.
+impl fmt::Debug for DerivedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DerivedKey").finish_non_exhaustive()
+    }
+}
+
+impl DerivedKey {
+    fn new(presented: &Presented, access_key: &AccessKey) -> DerivedKey {
+        DerivedKey {
+            day: presented.day.clone(),
+            region: presented.region.clone(),
+            access_key_id: presented.access_key_id.clone(),
+            secret: access_key.secret.clone(),
+            key: signing_key(presented, access_key),
+        }
+    }
+
+    fn is_of(&self, presented: &Presented, access_key: &AccessKey) -> bool {
+        self.access_key_id == presented.access_key_id
+            && self.day == presented.day
+            && self.region == presented.region
+            && self.secret == access_key.secret
+    }
+}
+
+impl SigningKeys {
+    fn find(&self, presented: &Presented, access_key: &AccessKey) -> Option<&DerivedKey> {
+        self.0.iter().find(|derived| derived.is_of(presented, access_key))
+    }
+
+    /// Remembers one; the one that was remembered first is forgotten where there are too many.
+    pub fn remember(&mut self, derived: DerivedKey) {
+        if self.0.contains(&derived) {
+            return;
+        }
+        if SIGNING_KEYS_MAX <= self.0.len() {
+            self.0.remove(0);
+        }
+        self.0.push(derived);
     }
 }
 
@@ -198,7 +267,7 @@ fn check_signed_headers(request: &SignedRequest<'_>, presented: &Presented) -> R
         return Err(incomplete("'X-Amz-Date' must be a 'SignedHeader' in the AWS Authorization."));
     }
     for name in SIGNED_IF_PRESENT {
-        if canonical::header(request, name).is_some() && !is_signed(name) {
+        if canonical::has_header(request, name) && !is_signed(name) {
             return Err(incomplete(format!(
                 "'{name}' must be a 'SignedHeader' in the AWS Authorization."
             )));

@@ -2,7 +2,7 @@
 //! without a session token; and what happens when anything of such a request is changed.
 
 use proptest::prelude::*;
-use towpath_sqs::sigv4::{AccessKey, SignedRequest, Signer, Verifier};
+use towpath_sqs::sigv4::{AccessKey, SignedRequest, Signer, SigningKeys, Verifier};
 use towpath_sqs::{Error, ErrorKind};
 
 use crate::captured::Captured;
@@ -91,7 +91,14 @@ impl Request {
             body: &self.body,
         };
         let key = |id: &str| (id == "AKIDEXAMPLE").then(|| self.key.clone());
-        Verifier { now_seconds, hosts }.signer(&request, key)
+        let mut known = SigningKeys::default();
+        let (signer, derived) =
+            Verifier { now_seconds, hosts, signing_keys: &known }.signer(&request, key)?;
+        known.remember(derived.expect("nothing was known"));
+        // What is remembered changes no answer.
+        let again = Verifier { now_seconds, hosts, signing_keys: &known }.signer(&request, key);
+        assert_eq!(again, Ok((signer.clone(), None)));
+        Ok(signer)
     }
 
     fn refusal(&self) -> (ErrorKind, String) {

@@ -68,6 +68,20 @@ pub enum Error {
         /// The broker's words, where it sent some.
         message: Option<String>,
     },
+    /// The broker said no over HTTP.
+    #[error("{doing}: {message} ({code})")]
+    HttpRefused {
+        /// What was asked, with the name of the thing.
+        doing: String,
+        /// The status of the answer.
+        status: u16,
+        /// The stable code of Towpath's HTTP API, such as `RECEIPT_STALE`.
+        code: String,
+        /// The broker's words.
+        message: String,
+        /// What the broker says that can be done about it.
+        help: Option<String>,
+    },
     /// A topic does not exist.
     #[error("topic {topic:?} does not exist")]
     UnknownTopic {
@@ -220,6 +234,7 @@ impl Error {
         match self {
             Error::Unreachable { .. } | Error::Disconnected { .. } | Error::NoLeader { .. } => true,
             Error::Refused { code, .. } => code.is_retriable(),
+            Error::HttpRefused { status, .. } => matches!(status, 421 | 503),
             _ => false,
         }
     }
@@ -270,7 +285,17 @@ impl Error {
             Error::DamagedRecords { .. } => {
                 "`towpath status` names what is damaged; seek behind it to go on".to_owned()
             }
+            Error::HttpRefused { help, .. } => return help.clone(),
             _ => return None,
         })
+    }
+
+    /// The stable code of Towpath's HTTP API, where a broker refused over HTTP.
+    #[must_use]
+    pub fn http_code(&self) -> Option<&str> {
+        match self {
+            Error::HttpRefused { code, .. } => Some(code),
+            _ => None,
+        }
     }
 }

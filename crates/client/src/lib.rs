@@ -1,7 +1,8 @@
-//! The thick client: a producer, a group consumer, a reader without a group, and administration.
+//! The thick client: a producer, a group consumer, a reader without a group, and administration; a queue
+//! client and a worker.
 //!
-//! It speaks nothing but the public Kafka protocol, so it works with any Kafka 4.x as well. It needs
-//! a tokio runtime, of either flavour. What surprises: positions in a partition move only when
+//! Logs it knows by the public Kafka protocol alone, so that works with any Kafka 4.x as well; queues by
+//! Towpath's HTTP API. It needs a tokio runtime, of either flavour. What surprises: positions in a partition move only when
 //! records are handed to the caller, and committing them is always the caller's own call.
 //!
 //! ```text
@@ -10,6 +11,8 @@
 //!                    Cluster       brokers, leaders, coordinators
 //!                       │
 //!                   Connection     frames, in order, many on the way
+//!
+//!   QueueWorker ── Queue ── HttpCluster
 //! ```
 
 mod admin;
@@ -20,6 +23,7 @@ mod error;
 mod image;
 mod news;
 mod producer;
+mod queue;
 mod record;
 mod wire;
 
@@ -37,6 +41,11 @@ pub use consumer::{
 pub use error::{Error, Result};
 pub use image::{Broker, Image, Partition, Topic};
 pub use producer::{Acks, Delivered, DeliveryFuture, OnFull, Producer, ProducerConfig};
+pub use queue::{
+    BreakerConfig, BreakerState, HandlerError, HttpCluster, HttpConfig, OutgoingMessage, Queue,
+    QueueMessage, QueueWorker, ReceiveOptions, SentMessage, Settled, Work, WorkerConfig,
+    WorkerHandle, WorkerStats,
+};
 pub use record::{Header, OutgoingRecord, Record, TopicPartition};
 pub use towpath_model::{BrokerId, LeaderEpoch, Offset, PartitionIndex, Timestamp};
 pub use towpath_protocol::{ErrorCode, Uuid};

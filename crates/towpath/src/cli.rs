@@ -6,8 +6,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completion, config, dev, dlq, doctor, group, node, read, send, serve, status, tail,
-    task, topic, verify,
+    cluster, completion, config, dev, dlq, doctor, group, node, peek, queue, read, send, serve,
+    status, tail, task, topic, verify, work,
 };
 use crate::output::Format;
 use crate::units::parse_duration;
@@ -83,11 +83,18 @@ pub(crate) enum Command {
     /// Follow topics as records arrive
     #[command(alias = "follow")]
     Tail(tail::TailArgs),
+    /// Run a command for each message of a queue
+    Work(Box<work::WorkArgs>),
+    /// Look at the messages of a queue without taking any
+    Peek(peek::PeekArgs),
     /// Show the state of the cluster on one screen
     Status(status::StatusArgs),
     /// Topics: ls, show, create, set, rm, partitions, trim, accept-loss
     #[command(subcommand, alias = "topics")]
     Topic(topic::TopicCommand),
+    /// Work queues: ls, show, create, set, rm, purge, why
+    #[command(subcommand, alias = "queues")]
+    Queue(queue::QueueCommand),
     /// Consumer groups: ls, show, lag, seek, rm
     #[command(subcommand, alias = "groups")]
     Group(group::GroupCommand),
@@ -142,6 +149,11 @@ mod tests {
             "towpath dlq replay dead --dead-before -30d --rate 5",
             "towpath tasks describe -x",
             "towpath read t --from -15m",
+            "towpath queue describe q",
+            "towpath queues list",
+            "towpath peek q --state inflight",
+            "towpath work q -- cat -n",
+            "towpath work q --exec true --once",
             "towpath group seek g --by -10",
             "towpath -s other:1 topic ls -o json",
             "towpath topic ls -s other:1",

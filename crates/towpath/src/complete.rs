@@ -5,7 +5,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use clap_complete::engine::CompletionCandidate;
-use towpath_client::{Admin, ClientConfig, Cluster, Result, split_address};
+use towpath_client::{
+    Admin, ClientConfig, Cluster, HttpCluster, HttpConfig, Result, split_address,
+};
 
 /// People wait for a key press; beyond this they would rather have no names.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -23,6 +25,13 @@ pub(crate) fn topics(typed: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn groups(typed: &OsStr) -> Vec<CompletionCandidate> {
     candidates(typed, async |admin: Admin| {
         Ok(admin.groups().await?.into_iter().map(|group| group.group).collect())
+    })
+}
+
+/// Queues whose names begin with what was typed.
+pub(crate) fn queues(typed: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(typed, async |admin: Admin| {
+        HttpCluster::new(HttpConfig::of(admin.cluster()).await?).queues().await
     })
 }
 

@@ -110,6 +110,7 @@ impl From<towpath_client::Error> for Failure {
             Error::RecordTooLarge { .. } => "RECORD_TOO_LARGE",
             Error::NotKafka { .. } => "NOT_KAFKA",
             Error::InvalidArgument(_) => "USAGE",
+            Error::HttpRefused { code, .. } => code,
             error if error.is_unreachable() => "UNREACHABLE",
             error => error.code().map_or("FAILED", towpath_client::ErrorCode::name),
         };

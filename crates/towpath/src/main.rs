@@ -2,7 +2,8 @@
 //!
 //! This crate parses words and prints answers. What the tools know of a cluster comes through the
 //! `client` crate over the public Kafka protocol, so they work against any Kafka as well; only
-//! what that protocol cannot say comes from the broker's HTTP API (`broker_api.rs`).
+//! what that protocol cannot say, such as everything about queues, comes from the broker's HTTP API
+//! (`broker_api.rs`).
 
 mod allocator;
 mod broker_api;
@@ -14,6 +15,7 @@ mod config;
 mod confirm;
 mod failure;
 mod output;
+mod queue_api;
 mod record_format;
 mod record_json;
 mod session;

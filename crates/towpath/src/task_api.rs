@@ -1,14 +1,11 @@
-//! What brokers tell over HTTP of queues and of the tasks that work on them, as commands read it. `docs/http.md` says what
-//! it means; what a command does not show is not here.
+//! What brokers tell over HTTP of tasks that work on queues, as commands read it. `docs/http.md` says what it means;
+//! what a command does not show is not here.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::broker_api::{BrokerApi, encoded};
 use crate::failure::Outcome;
-
-/// Most pages of queues: a million of them.
-const PAGES_MAX: usize = 1_000;
 
 /// `GET /tasks/{task}`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -84,64 +81,11 @@ impl Example {
     }
 }
 
-/// `GET /queues/{queue}`.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Queue {
-    pub(crate) name: String,
-    settings: Map<String, Value>,
-}
-
-impl Queue {
-    /// Where its dead letters go.
-    pub(crate) fn dead_letter_queue(&self) -> Option<&str> {
-        self.settings.get("dead_letter_queue")?.as_str().filter(|name| !name.is_empty())
-    }
-}
-
-/// `GET /queues/{queue}/stats`.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct QueueStats {
-    pub(crate) ready: u64,
-    pub(crate) in_flight: u64,
-    pub(crate) moving: u64,
-    pub(crate) oldest_ms: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Queues {
-    queues: Vec<ListedQueue>,
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ListedQueue {
-    name: String,
-}
-
 impl BrokerApi {
-    /// Every queue.
-    pub(crate) async fn queues(&self) -> Outcome<Vec<Queue>> {
-        let (mut all, mut path) = (Vec::new(), "/queues".to_owned());
-        for _ in 0..PAGES_MAX {
-            let page: Queues = self.call("GET", &path).await?;
-            for listed in page.queues {
-                all.push(self.call("GET", &format!("/queues/{}", encoded(&listed.name))).await?);
-            }
-            let Some(next) = page.next else { break };
-            path = format!("/queues?after={}", encoded(&next));
-        }
-        Ok(all)
-    }
-
-    /// How many messages of a queue are where.
-    pub(crate) async fn queue_stats(&self, queue: &str) -> Outcome<QueueStats> {
-        self.call("GET", &format!("/queues/{}/stats", encoded(queue))).await
-    }
-
     /// Starts a task on a queue: `verb` is `redrive` or `drop`.
     pub(crate) async fn start_task(&self, queue: &str, verb: &str, order: &Value) -> Outcome<Task> {
         let path = format!("/queues/{}/{verb}", encoded(queue));
-        self.call_with("POST", &path, &order.to_string()).await
+        self.explained(queue, self.call_with("POST", &path, &order.to_string()).await).await
     }
 
     /// What such a task would do.
@@ -154,7 +98,7 @@ impl BrokerApi {
         let mut order = order.clone();
         order["dry_run"] = true.into();
         let path = format!("/queues/{}/{verb}", encoded(queue));
-        self.call_with("POST", &path, &order.to_string()).await
+        self.explained(queue, self.call_with("POST", &path, &order.to_string()).await).await
     }
 
     /// Tasks, the newest first.

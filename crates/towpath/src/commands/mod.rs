@@ -8,6 +8,8 @@ pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod group;
 pub(crate) mod node;
+pub(crate) mod peek;
+pub(crate) mod queue;
 pub(crate) mod read;
 pub(crate) mod send;
 pub(crate) mod serve;
@@ -16,6 +18,7 @@ pub(crate) mod tail;
 pub(crate) mod task;
 pub(crate) mod topic;
 pub(crate) mod verify;
+pub(crate) mod work;
 
 use std::io;
 use std::process::ExitCode;
@@ -62,8 +65,11 @@ fn end_badly(global: &Global, failure: &Failure) -> ExitCode {
 /// One thread is enough for a tool, and starts in no time.
 fn block_on(global: &Global, command: Command) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Whoever follows a topic ends it this way.
+    // Whoever follows a topic ends it this way, and a worker finishes what runs.
     let is_interruption_the_end = matches!(command, Command::Tail(_));
+    if matches!(command, Command::Work(_)) {
+        return runtime.block_on(run_tool(global, command));
+    }
     runtime.block_on(async {
         tokio::select! {
             outcome = run_tool(global, command) => outcome,
@@ -85,7 +91,10 @@ async fn run_tool(global: &Global, command: Command) -> Outcome {
         Command::Send(args) => send::run(&session, args).await,
         Command::Read(args) => read::run(&session, args).await,
         Command::Tail(args) => tail::run(&session, args).await,
+        Command::Work(args) => work::run(&session, *args).await,
+        Command::Peek(args) => peek::run(&session, &args).await,
         Command::Status(args) => status::run(&session, &args).await,
+        Command::Queue(command) => queue::run(&session, command).await,
         Command::Topic(command) => topic::run(&session, command).await,
         Command::Group(command) => group::run(&session, command).await,
         Command::Dlq(command) => dlq::run(&session, command).await,

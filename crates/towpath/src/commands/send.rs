@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
@@ -18,7 +19,7 @@ use crate::output::{Cell, Format, Report, Table, write_out};
 use crate::record_format::{RecordFormat, parse_record_format, parse_timestamp};
 use crate::record_json::json_to_record;
 use crate::session::Session;
-use crate::units::plural;
+use crate::units::{parse_duration, plural};
 
 /// Flags of `send`.
 #[derive(Debug, Args)]
@@ -26,19 +27,22 @@ use crate::units::plural;
   towpath send orders '{\"id\":1}' -k cust-7 -H trace=abc
   seq 100 | towpath send numbers
   printf 'k1\\tv1\\n' | towpath send orders -f '%k\\t%v\\n'
-  towpath read orders -o jsonl | towpath send copy --jsonl")]
+  towpath read orders -o jsonl | towpath send copy --jsonl
+  towpath send emails '{\"to\":\"ada\"}' --after 30s --priority 7 --ttl 1h")]
 pub(crate) struct SendArgs {
     /// The topic
     #[arg(add = ArgValueCompleter::new(complete::topics))]
     topic: String,
     /// The values, one record each; without any, the lines of standard input
     values: Vec<String>,
-    /// The key: records with the same key keep their order
-    #[arg(short, long)]
+    /// The key: records with the same key keep their order; the message group of a queue
+    #[arg(short, long, visible_alias = "group")]
     key: Option<String>,
     /// A header; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME=VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
+    #[command(flatten)]
+    delivery: DeliveryFlags,
     /// The partition, when the key should not choose it
     #[arg(short, long, value_parser = clap::value_parser!(i32).range(0..))]
     partition: Option<i32>,
@@ -63,6 +67,41 @@ pub(crate) struct SendArgs {
     /// Send a record without a value: a deletion in a compacted topic
     #[arg(long, conflicts_with_all = ["values", "format", "jsonl"], requires = "key")]
     tombstone: bool,
+}
+
+/// How messages of a queue want to be delivered: ordinary headers, which any Kafka producer may set.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "In queues")]
+struct DeliveryFlags {
+    /// Not before this much time has passed
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    after: Option<Duration>,
+    /// Worth nothing after this much time
+    #[arg(long, value_parser = parse_duration, value_name = "DURATION")]
+    ttl: Option<Duration>,
+    /// 0 to 9, 4 is usual; higher ones are received first
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
+    priority: Option<u8>,
+    /// Another message with this id, sent shortly before, makes this one a repeat that is not delivered
+    #[arg(long, value_name = "ID")]
+    dedup_id: Option<String>,
+}
+
+impl DeliveryFlags {
+    /// As the headers that `crates/queue/src/admission.rs` reads.
+    fn headers(&self) -> impl Iterator<Item = Header> {
+        let milliseconds = |time: Duration| time.as_millis().to_string();
+        let said = [
+            ("towpath-deliver-after", self.after.map(milliseconds)),
+            ("towpath-ttl", self.ttl.map(milliseconds)),
+            ("towpath-priority", self.priority.map(|priority| priority.to_string())),
+            ("towpath-dedup-id", self.dedup_id.clone()),
+        ];
+        let header = |(name, value): (&str, Option<String>)| {
+            Some(Header { key: name.into(), value: Some(value?.into()) })
+        };
+        said.into_iter().filter_map(header)
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -230,7 +269,7 @@ fn template(args: &SendArgs) -> OutgoingRecord {
         key: name.as_str().into(),
         value: Some(value.clone().into()),
     };
-    record.headers = args.headers.iter().map(header).collect();
+    record.headers = args.headers.iter().map(header).chain(args.delivery.headers()).collect();
     record
 }
 

@@ -11,6 +11,7 @@ mod life;
 mod limits;
 mod nodes;
 mod operating;
+mod queue_commands;
 mod queue_worker;
 mod queues;
 mod scrub;

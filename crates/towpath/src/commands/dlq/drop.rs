@@ -19,7 +19,7 @@ use crate::units::plural;
 #[command(after_help = "Example: towpath dlq drop orders-dead --dead-before -30d --dry-run")]
 pub(crate) struct DropArgs {
     /// The queue that has them
-    #[arg(add = ArgValueCompleter::new(complete::topics))]
+    #[arg(add = ArgValueCompleter::new(complete::queues))]
     queue: String,
     #[command(flatten)]
     filter: FilterArgs,

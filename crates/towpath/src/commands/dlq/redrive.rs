@@ -20,10 +20,10 @@ use crate::session::Session;
   towpath dlq redrive orders-dead --header 'tenant=acme' --to orders-again")]
 pub(crate) struct RedriveArgs {
     /// The queue that has them
-    #[arg(add = ArgValueCompleter::new(complete::topics))]
+    #[arg(add = ArgValueCompleter::new(complete::queues))]
     queue: String,
     /// To this queue; if not given, each message goes back to the queue that it came from
-    #[arg(long, value_name = "QUEUE", add = ArgValueCompleter::new(complete::topics))]
+    #[arg(long, value_name = "QUEUE", add = ArgValueCompleter::new(complete::queues))]
     to: Option<String>,
     /// Leave messages alone that came back so often already
     #[arg(long, default_value_t = 3, value_name = "TIMES")]

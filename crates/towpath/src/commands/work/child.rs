@@ -1,0 +1,263 @@
+//! A command that runs for one message: what it is told, and what it says.
+//!
+//! It has a process group of its own, so that Ctrl-C reaches the worker alone, which lets it finish.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStringExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, Command};
+use tokio::time::timeout;
+use towpath_client::{QueueMessage, Work};
+
+/// How long one that was told to end may take.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How long standard error is read after the end: somebody else may have it open.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(500);
+/// What is kept of standard error; brokers keep 1,024 bytes.
+const LINES_MAX: usize = 10;
+const LINE_BYTES_MAX: usize = 500;
+
+/// What is run.
+#[derive(Debug)]
+pub(super) struct Program {
+    queue: String,
+    words: Vec<String>,
+}
+
+/// How a worker ended that was not just over.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// Somebody wanted it to end at once.
+    Interrupted,
+    /// The broker did not let it go on.
+    Refused(towpath_client::Error),
+}
+
+/// How it went.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ran {
+    /// Nothing when a signal has ended it.
+    pub(super) code: Option<i32>,
+    /// The last lines of standard error, or how it ended.
+    pub(super) words: String,
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words.join(" "))
+    }
+}
+
+impl Program {
+    /// A line for the shell, or a command with its arguments.
+    pub(super) fn new(queue: &str, exec: Option<&str>, command: &[String]) -> Program {
+        let words = match exec {
+            Some(line) => vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()],
+            None => command.to_vec(),
+        };
+        Program { queue: queue.to_owned(), words }
+    }
+
+    /// Runs it for a message; ends it when somebody else may have the message.
+    ///
+    /// # Errors
+    /// When it cannot be run at all.
+    pub(super) async fn run(&self, mut work: Work) -> Result<Ran, String> {
+        let mut child = self.start(&work.message)?;
+        let group = Group::of(&child);
+        let value = work.message.value.clone().unwrap_or_default();
+        let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+        let mut lines = Lines::default();
+        let ran =
+            async { tokio::join!(feed(stdin, &value), finish(&mut child, stderr, &mut lines)).1 };
+        let status = tokio::select! {
+            status = ran => status.map_err(|error| format!("{self} cannot be waited for: {error}"))?,
+            () = work.lease_lost() => {
+                group.tell(Signal::TERM);
+                // If that takes too long, its end comes with the group's.
+                let _ = timeout(END_PATIENCE, child.wait()).await;
+                return Ok(Ran { code: None, words: "the lease was lost".to_owned() });
+            }
+        };
+        group.let_go();
+        Ok(Ran { code: status.code(), words: lines.words(status) })
+    }
+
+    fn start(&self, message: &QueueMessage) -> Result<Child, String> {
+        let (program, arguments) = self.words.split_first().ok_or("there is nothing to run")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.envs(environment(&self.queue, message));
+        command.spawn().map_err(|error| format!("{program} cannot be run: {error}"))
+    }
+}
+
+/// What a command is told beside the value. What no environment can hold is left out.
+fn environment(queue: &str, message: &QueueMessage) -> Vec<(String, OsString)> {
+    let mut told: Vec<(String, OsString)> = vec![
+        ("TOWPATH_QUEUE".to_owned(), queue.into()),
+        ("TOWPATH_MESSAGE_ID".to_owned(), message.id.as_str().into()),
+        ("TOWPATH_RECEIVES".to_owned(), message.receives.to_string().into()),
+        ("TOWPATH_SENT_MS".to_owned(), message.sent_ms.to_string().into()),
+    ];
+    let mut say = |name: String, value: Option<&bytes::Bytes>| {
+        if let Some(value) = value.filter(|value| !value.contains(&0)) {
+            told.push((name, OsString::from_vec(value.to_vec())));
+        }
+    };
+    say("TOWPATH_KEY".to_owned(), message.group.as_ref());
+    for header in &message.headers {
+        let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        let name: String = header.key.chars().map(upper).collect();
+        say(format!("TOWPATH_HEADER_{name}"), header.value.as_ref());
+    }
+    told
+}
+
+async fn feed(stdin: Option<ChildStdin>, value: &[u8]) {
+    let Some(mut stdin) = stdin else { return };
+    // Whoever does not read the value is free not to.
+    let _ = stdin.write_all(value).await;
+    let _ = stdin.shutdown().await;
+}
+
+async fn finish(
+    child: &mut Child,
+    stderr: Option<ChildStderr>,
+    lines: &mut Lines,
+) -> std::io::Result<ExitStatus> {
+    let Some(stderr) = stderr else { return child.wait().await };
+    let reading = read(stderr, lines);
+    tokio::pin!(reading);
+    let status = tokio::select! {
+        status = child.wait() => status?,
+        () = &mut reading => return child.wait().await,
+    };
+    // What it said last may still be on its way.
+    let _ = timeout(LAST_WORDS_PATIENCE, reading).await;
+    Ok(status)
+}
+
+/// Passes standard error on, and keeps its end.
+async fn read(stderr: ChildStderr, lines: &mut Lines) {
+    let mut reader = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while let Ok(1..) = reader.read_until(b'\n', &mut line).await {
+        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+        eprintln!("{text}");
+        lines.put(&text);
+        line.clear();
+    }
+}
+
+/// The end of what somebody said.
+#[derive(Debug, Default)]
+struct Lines(VecDeque<String>);
+
+impl Lines {
+    fn put(&mut self, line: &str) {
+        if line.trim().is_empty() {
+            return;
+        }
+        if self.0.len() == LINES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(line[..line.floor_char_boundary(LINE_BYTES_MAX)].to_owned());
+    }
+
+    /// The last lines that fit; how it ended where it said nothing.
+    fn words(&self, status: ExitStatus) -> String {
+        const BYTES_MAX: usize = 1_000;
+        let mut bytes = 0;
+        let last = self.0.iter().rev().take_while(|line| {
+            bytes += line.len() + 1;
+            bytes <= BYTES_MAX
+        });
+        let mut last: Vec<&str> = last.map(String::as_str).collect();
+        last.reverse();
+        if last.is_empty() { status.to_string() } else { last.join("\n") }
+    }
+}
+
+/// The processes of a command. Dropped before they are let go, they are ended.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(child: &Child) -> Group {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Group(id.and_then(Pid::from_raw))
+    }
+
+    fn tell(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            // Who is gone need not be told.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    fn let_go(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.tell(Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use bytes::Bytes;
+    use towpath_client::Header;
+
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_what_there_is_to_know() {
+        let header = |key: &str, value: &'static [u8]| Header {
+            key: key.into(),
+            value: Some(Bytes::from_static(value)),
+        };
+        let message = QueueMessage {
+            id: "0-1".to_owned(),
+            value: None,
+            group: Some("cust-7".into()),
+            headers: vec![header("trace-id", b"abc"), header("bin", b"a\0b")],
+            sent_ms: 5,
+            receives: 2,
+            receipt: "r".to_owned(),
+            visible_again_ms: 0,
+        };
+        let told = environment("q", &message);
+        let of = |name: &str| {
+            let found = told.iter().find(|(told, _)| told == name);
+            found.map(|(_, value)| value.to_string_lossy().into_owned())
+        };
+        assert_eq!(of("TOWPATH_MESSAGE_ID").as_deref(), Some("0-1"));
+        assert_eq!(of("TOWPATH_RECEIVES").as_deref(), Some("2"));
+        assert_eq!(of("TOWPATH_KEY").as_deref(), Some("cust-7"));
+        assert_eq!(of("TOWPATH_HEADER_TRACE_ID").as_deref(), Some("abc"));
+        assert_eq!(of("TOWPATH_HEADER_BIN"), None);
+    }
+
+    #[test]
+    fn the_last_words_are_kept_or_how_it_ended() {
+        let mut lines = Lines::default();
+        assert_eq!(lines.words(ExitStatus::from_raw(3 << 8)), "exit status: 3");
+        (0..20).for_each(|n| lines.put(&format!("line {n}")));
+        lines.put("");
+        let words = lines.words(ExitStatus::from_raw(0));
+        assert!(words.starts_with("line 10\n") && words.ends_with("line 19"), "{words}");
+        (0..20).for_each(|_| lines.put(&"x".repeat(900)));
+        assert_eq!(lines.words(ExitStatus::from_raw(0)).len(), 500);
+    }
+}

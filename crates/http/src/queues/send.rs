@@ -96,7 +96,7 @@ impl Sending<'_> {
         let places = Places::of(app, queue);
         let free = self.any_partition(&places);
         let mut here: BTreeMap<PartitionIndex, Vec<(usize, NewMessage)>> = BTreeMap::new();
-        let (mut elsewhere, mut written) = (Vec::new(), self.nothing_written());
+        let (mut elsewhere, mut written) = (Vec::new(), Vec::new());
         for at in messages {
             let record = &self.records[at];
             let Some(partition) = bound(queue, record).or(free) else {
@@ -104,8 +104,13 @@ impl Sending<'_> {
                 continue;
             };
             if places.here.contains(&partition) {
-                here.entry(partition).or_default().push((at, record.clone()));
+                // Whatever becomes of it here is its result: it is not needed again.
+                let record = std::mem::replace(&mut self.records[at], nothing());
+                here.entry(partition).or_default().push((at, record));
             } else {
+                if written.is_empty() {
+                    written = vec![Map::new(); self.records.len()];
+                }
                 written[at] = as_written(record);
                 elsewhere.push(Elsewhere { at, partition, by: queue.partition(partition) });
             }
@@ -121,13 +126,20 @@ impl Sending<'_> {
         left
     }
 
-    fn nothing_written(&self) -> Vec<Map<String, Value>> {
-        vec![Map::new(); self.records.len()]
-    }
-
     /// A partition for what may go anywhere.
     fn any_partition(&self, places: &Places) -> Option<PartitionIndex> {
         pick(places, &self.unheard, self.turn)
+    }
+}
+
+fn nothing() -> NewMessage {
+    NewMessage {
+        key: None,
+        value: None,
+        headers: Vec::new(),
+        timestamp: None,
+        partition: None,
+        producer: None,
     }
 }
 

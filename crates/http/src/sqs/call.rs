@@ -1,5 +1,6 @@
 //! One call: which action, by whom, and how this server is called by them.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::http::header;
@@ -30,6 +31,9 @@ pub(super) struct Call<'a> {
 /// What an action has to say, and the memory that its answer takes until it is sent.
 pub(super) type Answered = Result<(Answer, Vec<Share>), Error>;
 
+/// An action that is being carried out.
+type Action<'c> = Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send + 'c>>;
+
 impl<'a> Call<'a> {
     pub(super) fn new(app: &'a App, parts: &Parts, signer: Signer) -> Call<'a> {
         let base_url = match &app.sqs.advertised {
@@ -40,34 +44,37 @@ impl<'a> Call<'a> {
     }
 
     pub(super) async fn carry_out(&self, request: Request) -> Answered {
-        let answer = match request {
-            Request::ReceiveMessage(receive) => return self.receive_message(receive).await,
-            Request::SendMessage(send) => self.send_message(send).await,
-            Request::SendMessageBatch(send) => self.send_message_batch(send).await,
-            Request::DeleteMessage(delete) => self.delete_message(delete).await,
-            Request::DeleteMessageBatch(delete) => self.delete_message_batch(delete).await,
-            Request::ChangeMessageVisibility(change) => self.change_visibility(change).await,
-            Request::ChangeMessageVisibilityBatch(change) => {
-                self.change_visibility_batch(change).await
+        // Each on the heap: a receive that waits takes no more memory than it needs itself.
+        let action: Action<'_> = match request {
+            Request::ReceiveMessage(receive) => {
+                return Box::pin(self.receive_message(receive)).await;
             }
-            Request::CreateQueue(create) => self.create_queue(create).await,
-            Request::DeleteQueue(queue) => self.delete_queue(&queue).await,
-            Request::PurgeQueue(queue) => self.purge_queue(&queue).await,
-            Request::GetQueueUrl(get) => self.get_queue_url(&get.name).await,
-            Request::ListQueues(list) => self.list_queues(&list),
-            Request::ListDeadLetterSourceQueues(list) => self.list_source_queues(&list).await,
-            Request::GetQueueAttributes(get) => self.get_queue_attributes(get).await,
-            Request::SetQueueAttributes(set) => self.set_queue_attributes(set).await,
-            Request::ListQueueTags(queue) => self.list_queue_tags(&queue).await,
-            Request::TagQueue(tag) => self.tag_queue(tag).await,
-            Request::UntagQueue(untag) => self.untag_queue(untag).await,
-            Request::AddPermission(add) => self.add_permission(add).await,
-            Request::RemovePermission(remove) => self.remove_permission(remove).await,
-            Request::StartMessageMoveTask(start) => self.start_move_task(start).await,
-            Request::ListMessageMoveTasks(list) => self.list_move_tasks(list).await,
-            Request::CancelMessageMoveTask(handle) => self.cancel_move_task(handle).await,
+            Request::SendMessage(send) => Box::pin(self.send_message(send)),
+            Request::SendMessageBatch(send) => Box::pin(self.send_message_batch(send)),
+            Request::DeleteMessage(delete) => Box::pin(self.delete_message(delete)),
+            Request::DeleteMessageBatch(delete) => Box::pin(self.delete_message_batch(delete)),
+            Request::ChangeMessageVisibility(change) => Box::pin(self.change_visibility(change)),
+            Request::ChangeMessageVisibilityBatch(change) => {
+                Box::pin(self.change_visibility_batch(change))
+            }
+            Request::CreateQueue(create) => Box::pin(self.create_queue(create)),
+            Request::DeleteQueue(queue) => Box::pin(self.delete_queue(queue)),
+            Request::PurgeQueue(queue) => Box::pin(self.purge_queue(queue)),
+            Request::GetQueueUrl(get) => Box::pin(self.get_queue_url(get.name)),
+            Request::ListQueues(list) => Box::pin(self.list_queues(list)),
+            Request::ListDeadLetterSourceQueues(list) => Box::pin(self.list_source_queues(list)),
+            Request::GetQueueAttributes(get) => Box::pin(self.get_queue_attributes(get)),
+            Request::SetQueueAttributes(set) => Box::pin(self.set_queue_attributes(set)),
+            Request::ListQueueTags(queue) => Box::pin(self.list_queue_tags(queue)),
+            Request::TagQueue(tag) => Box::pin(self.tag_queue(tag)),
+            Request::UntagQueue(untag) => Box::pin(self.untag_queue(untag)),
+            Request::AddPermission(add) => Box::pin(self.add_permission(add)),
+            Request::RemovePermission(remove) => Box::pin(self.remove_permission(remove)),
+            Request::StartMessageMoveTask(start) => Box::pin(self.start_move_task(start)),
+            Request::ListMessageMoveTasks(list) => Box::pin(self.list_move_tasks(list)),
+            Request::CancelMessageMoveTask(handle) => Box::pin(self.cancel_move_task(handle)),
         };
-        answer.map(|answer| (answer, Vec::new()))
+        action.await.map(|answer| (answer, Vec::new()))
     }
 
     /// The queue that a request is about. All queues are in the one account: whichever the URL names.
@@ -109,8 +116,8 @@ impl<'a> Call<'a> {
         u64::try_from(self.app.node.driver().clock().now().wall.0 / 1000).unwrap_or_default()
     }
 
-    pub(super) async fn get_queue_url(&self, name: &QueueName) -> Result<Answer, Error> {
-        self.queue_named(name).await?;
+    pub(super) async fn get_queue_url(&self, name: QueueName) -> Result<Answer, Error> {
+        self.queue_named(&name).await?;
         Ok(Answer::GetQueueUrl { queue_url: self.url(name.as_str()) })
     }
 

@@ -58,16 +58,16 @@ impl Call<'_> {
         }
     }
 
-    pub(super) async fn delete_queue(&self, queue: &QueueReference) -> Result<Answer, Error> {
-        let queue = self.queue(queue).await?;
+    pub(super) async fn delete_queue(&self, queue: QueueReference) -> Result<Answer, Error> {
+        let queue = self.queue(&queue).await?;
         match delete_topic::delete(self.app, queue.topic.id).await {
             Ok(_) => Ok(Answer::DeleteQueue),
             Err(error) => Err(refusals::of(error)),
         }
     }
 
-    pub(super) async fn purge_queue(&self, queue: &QueueReference) -> Result<Answer, Error> {
-        let queue = self.queue(queue).await?;
+    pub(super) async fn purge_queue(&self, queue: QueueReference) -> Result<Answer, Error> {
+        let queue = self.queue(&queue).await?;
         purge(self.app, &queue.topic, None, true).await.map_err(refusals::of)?;
         Ok(Answer::PurgeQueue)
     }

@@ -14,7 +14,7 @@ use super::call::Call;
 const LISTED_MAX: usize = 1_000;
 
 impl Call<'_> {
-    pub(super) fn list_queues(&self, wanted: &ListQueues) -> Result<Answer, Error> {
+    pub(super) async fn list_queues(&self, wanted: ListQueues) -> Result<Answer, Error> {
         self.check_started()?;
         let after = last_of(wanted.next_token.as_deref())?;
         let page = self.page(&wanted.name_prefix, &after, wanted.queues_max, |_| true);
@@ -23,7 +23,7 @@ impl Call<'_> {
 
     pub(super) async fn list_source_queues(
         &self,
-        wanted: &ListDeadLetterSourceQueues,
+        wanted: ListDeadLetterSourceQueues,
     ) -> Result<Answer, Error> {
         let queue = self.queue(&wanted.queue).await?;
         let after = last_of(wanted.next_token.as_deref())?;

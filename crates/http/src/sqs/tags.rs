@@ -12,8 +12,8 @@ use super::call::Call;
 use super::refusals;
 
 impl Call<'_> {
-    pub(super) async fn list_queue_tags(&self, queue: &QueueReference) -> Result<Answer, Error> {
-        Ok(Answer::ListQueueTags(self.tags_of(queue).await?))
+    pub(super) async fn list_queue_tags(&self, queue: QueueReference) -> Result<Answer, Error> {
+        Ok(Answer::ListQueueTags(self.tags_of(&queue).await?))
     }
 
     pub(super) async fn tag_queue(&self, wanted: TagQueue) -> Result<Answer, Error> {

@@ -35,7 +35,14 @@ impl Image {
         }
         let source = self.queue_of_task(&asked.source)?;
         let destination = asked.destination.as_deref().map(|name| self.queue_of_task(name));
-        let destination = destination.transpose()?.filter(|_| asked.kind == TaskKind::Redrive);
+        let destination = destination.transpose()?.filter(|_| asked.kind != TaskKind::Drop);
+        if asked.kind == TaskKind::Retire {
+            if destination.is_none() {
+                return Err(Refusal::InvalidTask);
+            }
+            // Rather now than when everything has been moved.
+            self.delete_by_id(source.id, &mut Vec::new())?;
+        }
         if destination.as_ref().is_some_and(|to| to.id == source.id) {
             return Err(Refusal::TaskToItself(source.name.to_string()));
         }
@@ -156,7 +163,22 @@ impl Image {
         if let Some(end) = end {
             (changed.state, changed.changed_at) = (end, now.wall);
         }
-        changed_task(changed)
+        let mut records = Vec::new();
+        let is_retired = changed.kind == TaskKind::Retire && changed.state == TaskState::Done;
+        if is_retired
+            && task.state.is_active()
+            && let Err(refusal) = self.delete_by_id(changed.source.id, &mut records)
+        {
+            return (Vec::new(), Reply::Task(Err(refusal)));
+        }
+        let (task, reply) = changed_task(changed);
+        records.extend(task);
+        (records, reply)
+    }
+
+    fn delete_by_id(&self, id: TopicId, records: &mut Vec<Record>) -> Result<(), Refusal> {
+        let topic = self.topic_by_id(id).ok_or(Refusal::UnknownTopicId)?;
+        self.delete(topic, records).map(drop)
     }
 
     fn task_of_run(&self, id: Uuid, run: u32) -> Result<&Task, Refusal> {
@@ -167,7 +189,7 @@ impl Image {
         }
     }
 
-    /// Tasks whose queues go with these records end with them.
+    /// Tasks whose queues go with these records end with them, but for those that end otherwise by them.
     pub(crate) fn tasks_ended_by(&self, now: Now, records: &[Record]) -> Vec<Record> {
         let is_gone = |id: TopicId| {
             let goes = |record: &Record| matches!(record, Record::TopicRemoved { id: gone } if *gone == id);
@@ -178,7 +200,11 @@ impl Image {
             Some(to) if is_gone(to.id) => Some(TaskFailure::DestinationDeleted),
             _ => None,
         };
-        let ended = self.active_tasks().filter_map(|task| {
+        let is_told = |id: Uuid| {
+            records.iter().any(|record| matches!(record, Record::Task(task) if task.id == id))
+        };
+        let others = self.active_tasks().filter(|task| !is_told(task.id));
+        let ended = others.filter_map(|task| {
             let state = TaskState::Failed(failure(task)?);
             let task = Task { state, changed_at: now.wall, ..task.clone() };
             Some(Record::Task(Box::new(task)))

@@ -51,7 +51,11 @@ impl Image {
         }
     }
 
-    fn delete(&self, topic: &Topic, records: &mut Vec<Record>) -> Result<DeletedTopic, Refusal> {
+    pub(crate) fn delete(
+        &self,
+        topic: &Topic,
+        records: &mut Vec<Record>,
+    ) -> Result<DeletedTopic, Refusal> {
         if topic.internal {
             return Err(Refusal::InternalTopicDeletion(topic.name.to_string()));
         }

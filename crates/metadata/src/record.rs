@@ -21,7 +21,7 @@
 //! 12                                    last broker epoch of those that were unregistered i64
 //! 15 topic id [16] partition u32        topic text, leader i32, lost from i64, resumed at i64, when (ms since
 //!    leader epoch i32                   1970) i64, by text: a loss that an operator accepted
-//! 16 task id [16]                       kind u8 (0 redrive, 1 drop), source (topic id [16], name text), list of destinations (as the
+//! 16 task id [16]                       kind u8 (0 redrive, 1 drop, 2 retire), source (topic id [16], name text), list of destinations (as the
 //!                                       source; none: where each message came from), filter text, most messages i64, messages per
 //!                                       second i64 (−1 no bound), most redrives i64, by text, started i64 (ms since 1970), state u8
 //!                                       (0 running, 1 paused, 2 cancelled, 3 done, 4 failed), why u8 (of 4: 0 source, 1 destination

@@ -1,4 +1,4 @@
-//! Long work on queues that somebody ordered: dead letters that go back, or are dropped.
+//! Long work on queues that somebody ordered: dead letters that go back, or are dropped; a queue that is given up.
 //!
 //! ```text
 //!             ┌─ pause ─▶ paused ─ resume ─┐
@@ -36,6 +36,8 @@ pub enum TaskKind {
     Redrive,
     /// They are dropped.
     Drop,
+    /// All go to the dead-letter queue, held ones too, and their queue is deleted.
+    Retire,
 }
 
 /// A queue as a task names it: its name may be another one's by now.
@@ -56,7 +58,7 @@ pub struct NewTask {
     pub kind: TaskKind,
     /// From which queue, by name.
     pub source: String,
-    /// To which queue, by name; `None`: each message to where it came from.
+    /// To which queue, by name; `None`: each message to where it came from. Who retires a queue names one.
     pub destination: Option<String>,
     /// Which messages, in a form that the metadata does not read; empty: all.
     pub filter: String,
@@ -187,6 +189,7 @@ impl TaskKind {
         match self {
             TaskKind::Redrive => "redrive",
             TaskKind::Drop => "drop",
+            TaskKind::Retire => "retire",
         }
     }
 }

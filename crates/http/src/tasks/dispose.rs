@@ -45,6 +45,9 @@ pub(crate) struct Wanted {
     pub(crate) to: Destination,
     /// By whose order, for people.
     pub(crate) by: String,
+    /// Their queue is about to be deleted: those that cannot be received now go too, and all are dead letters.
+    #[serde(default)]
+    pub(crate) retires: bool,
 }
 
 /// What has become of it.
@@ -106,10 +109,12 @@ pub(super) async fn dispose_here(
         }
     }
     for (to, offsets) in by_queue.into_iter().filter(|(_, offsets)| !offsets.is_empty()) {
-        disposed.kept += send_away(app, id, offsets, to, &wanted.by).await?;
+        disposed.kept += send_away(app, id, offsets, to, (&wanted.by, wanted.retires)).await?;
     }
     let count = app.node.driver().with_deliveries(id, |deliveries, _| {
-        let ours = |way: &towpath_queue::Move| way.reason == DeadReason::Redriven;
+        let ours = |way: &towpath_queue::Move| {
+            matches!(way.reason, DeadReason::Redriven | DeadReason::QueueDeleted)
+        };
         deliveries.moves(OWN_SUBSCRIPTION).filter(|(_, way)| ours(way)).count()
     });
     disposed.underway = count.map_err(not_asked)? as u64;
@@ -122,14 +127,15 @@ async fn send_away(
     id: TopicPartition,
     offsets: Vec<Offset>,
     to: Option<String>,
-    by: &str,
+    (by, retires): (&str, bool),
 ) -> Result<u64, ApiError> {
+    let reason = if retires { DeadReason::QueueDeleted } else { DeadReason::Redriven };
     let request = Request::Dispose {
         subscription: OWN_SUBSCRIPTION,
         offsets,
-        to: to.map(|to| (Arc::from(to), DeadReason::Redriven)),
+        to: to.map(|to| (Arc::from(to), reason)),
         note: Some(Arc::from(by)),
-        held_too: false,
+        held_too: retires,
     };
     match app.node.ask_deliveries(id, request).await.map_err(refusals::of_unavailable)? {
         Reply::Disposed { held, .. } => Ok(held),

@@ -18,6 +18,7 @@ mod start_task;
 mod view;
 mod work;
 
+pub(crate) use start_task::retire;
 pub(crate) use work::work_on_tasks;
 
 use axum::routing::{MethodRouter, get, post};

@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use towpath_metadata::IN_HAND_MAX;
 use towpath_model::{Now, Offset, PartitionIndex};
-use towpath_queue::{DEAD_SOURCE, Deliveries, OWN_SUBSCRIPTION, PeekFilter, PeekState};
+use towpath_queue::{DEAD_SOURCE, Deliveries, OWN_SUBSCRIPTION, PeekFilter, PeekState, Stats};
 use towpath_server::StoredMessage;
 
 use crate::answer::Json;
@@ -49,6 +49,9 @@ pub(crate) struct Wanted {
     /// Each goes back to where it came from: those of which that is not known, or not there, are not chosen.
     #[serde(default)]
     pub(crate) home: bool,
+    /// Also those that cannot be received now.
+    #[serde(default)]
+    pub(crate) held_too: bool,
     /// How many of those chosen are shown at most.
     #[serde(default)]
     pub(crate) examples: usize,
@@ -74,7 +77,7 @@ pub(crate) struct Selected {
     pub(crate) stranded: u64,
     /// Where the partition ends.
     pub(crate) end: i64,
-    /// Messages in the whole partition that could be received, where `max` is 0.
+    /// Messages in the whole partition that could be received, or with `held_too` all, where `max` is 0.
     pub(crate) ready: u64,
     pub(crate) examples: Vec<Content>,
 }
@@ -107,14 +110,23 @@ pub(super) async fn select_here(
     let from = Offset(wanted.from.max(0));
     let look = |deliveries: &Deliveries, now: Now| {
         let stats = deliveries.stats(now, OWN_SUBSCRIPTION).filter(|_| wanted.max == 0);
-        let (filter, max) = (PeekFilter::Ready, wanted.read_max());
+        let filter = if wanted.held_too { PeekFilter::Any } else { PeekFilter::Ready };
+        let max = wanted.read_max();
         let seen = deliveries.peek(now, OWN_SUBSCRIPTION, from, filter, max, SCAN_MAX);
-        (deliveries.admitted_to(), stats.map_or(0, |stats| stats.ready), seen)
+        let count = |stats: Stats| match wanted.held_too {
+            true => stats.ready + stats.in_flight + stats.delayed + stats.moving,
+            false => stats.ready,
+        };
+        (deliveries.admitted_to(), stats.map_or(0, count), seen)
     };
     let (end, ready, (seen, next)) =
         app.node.driver().with_deliveries(id, look).map_err(not_asked)?;
-    let is_ready = |state: &PeekState| matches!(state, PeekState::Ready);
-    let there = seen.into_iter().filter(|seen| is_ready(&seen.state)).map(|seen| seen.offset);
+    let is_free = |state: &PeekState| match state {
+        PeekState::Ready => true,
+        PeekState::Moving(_) => false,
+        _ => wanted.held_too,
+    };
+    let there = seen.into_iter().filter(|seen| is_free(&seen.state)).map(|seen| seen.offset);
     let offsets: Vec<Offset> = there.take_while(|offset| offset.0 < wanted.until).collect();
     let next = next.filter(|next| next.0 < wanted.until);
     let mut selected =

@@ -42,6 +42,34 @@ struct Wanted {
     dry_run: bool,
 }
 
+/// Lets everything in a queue go to its dead-letter queue, and then deletes it.
+///
+/// # Errors
+/// When it has no dead-letter queue, and what the metadata refuses.
+pub(crate) async fn retire(
+    app: &App,
+    queue: &TopicView,
+    by: Option<String>,
+) -> Result<TaskView, ApiError> {
+    let Some(to) = &queue.config.queue.dead_letter_queue else {
+        let message = format!("queue {:?} has no dead-letter queue", queue.name.as_str());
+        return Err(ApiError::new(Code::InvalidRequest, message)
+            .with_help("name one (PATCH /queues/{queue}), or delete it with unsettled=drop"));
+    };
+    let asked = Start {
+        kind: TaskKind::Retire,
+        source: queue.name.to_string(),
+        destination: Some(to.to_string()),
+        filter: Filter::default(),
+        messages_max: None,
+        rate: None,
+        redrives_max: u32::MAX,
+        by: by.unwrap_or_else(|| SOMEBODY.to_owned()),
+    };
+    let task = start(app, asked).await.map_err(NotDone::into_error)?;
+    Ok(TaskView::of(&task))
+}
+
 /// What a task would do.
 #[derive(Debug, Default, Serialize)]
 struct Forecast {
@@ -132,6 +160,7 @@ impl Wanted {
             filter: self.filter.clone(),
             redrives_max: is_redrive.then_some(redrives_max),
             home: is_redrive && self.to.is_none(),
+            held_too: false,
             examples: EXAMPLES_MAX,
         }
     }

@@ -196,7 +196,7 @@ impl Run<'_> {
             }
         }
         self.task.progress.ends = ends;
-        self.task.progress.to_look_at = ready;
+        self.task.progress.to_look_at += ready;
         self.is_dirty = true;
         Ok(())
     }
@@ -210,6 +210,7 @@ impl Run<'_> {
             filter: filter.clone(),
             redrives_max: is_redrive.then_some(self.task.redrives_max),
             home: is_redrive && self.task.destination.is_none(),
+            held_too: self.task.kind == TaskKind::Retire,
             examples: 0,
         }
     }
@@ -262,8 +263,8 @@ impl Run<'_> {
         let (partition, _) = self.task.progress.at;
         let to = match (self.task.kind, &self.task.destination) {
             (TaskKind::Drop, _) => Destination::Nowhere,
-            (TaskKind::Redrive, None) => Destination::Home,
-            (TaskKind::Redrive, Some(to)) => Destination::Queue(to.name.to_string()),
+            (_, None) => Destination::Home,
+            (_, Some(to)) => Destination::Queue(to.name.to_string()),
         };
         let offsets: Vec<i64> = self.task.progress.in_hand.iter().map(|at| at.0).collect();
         let many = offsets.len() as u64;
@@ -288,7 +289,9 @@ impl Run<'_> {
         offsets: Vec<i64>,
         to: Destination,
     ) -> Result<Disposed, ApiError> {
-        let wanted = dispose::Wanted { offsets, to, by: format!("task {}", self.task.id) };
+        let retires = self.task.kind == TaskKind::Retire;
+        let by = format!("task {}", self.task.id);
+        let wanted = dispose::Wanted { offsets, to, by, retires };
         match place(self.app, source, partition)? {
             None => dispose_here(self.app, source, partition, wanted).await,
             Some(leader) => at(self.app, leader, source, partition, "dispose", &wanted).await,
@@ -320,7 +323,29 @@ impl Run<'_> {
         for partition in source.partition_indexes() {
             self.let_arrive(source, partition, 0).await?;
         }
+        if self.task.kind == TaskKind::Retire && self.left_in(source).await? != 0 {
+            // Sent, or come back, meanwhile.
+            self.task.progress.ends.clear();
+            self.task.progress.at = (PartitionIndex(0), Offset::ZERO);
+            return self.wait_until(Instant::now() + LOOK_EVERY).await;
+        }
         Err(Stop::Ended(TaskState::Done))
+    }
+
+    /// Messages that are in the queue still, wherever they are.
+    async fn left_in(&mut self, source: &TopicView) -> Result<u64, Stop> {
+        let mut left = 0;
+        for partition in source.partition_indexes() {
+            let wanted = self.wanted(&Filter::default(), Offset::ZERO, Offset::ZERO, 0);
+            match select_in(self.app, source, partition, &wanted).await {
+                Ok(selected) => left += selected.ready,
+                Err(error) => {
+                    self.later(&error).await?;
+                    return Ok(1);
+                }
+            }
+        }
+        Ok(left)
     }
 
     /// What cannot be done now is tried again.

@@ -307,6 +307,39 @@ async fn a_task_fails_with_its_queues_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_is_given_up_with_nothing_lost() {
+    let broker = queues().await;
+    send(&broker, "q", numbers(5)).await;
+    let held = receive(&broker, "q", json!({"visibility_ms": 600_000, "max": 2})).await;
+    assert!(!held.is_empty());
+    let delayed = json!({"value": "later", "delay_ms": 600_000}).to_string();
+    broker.post("/queues/q/messages", &delayed).await.ok();
+    let unclear = broker.request("DELETE", "/queues/q?unsettled=keep", "").await;
+    unclear.refused(400, "INVALID_PARAMETER");
+    let homeless = broker.request("DELETE", "/queues/other?unsettled=move", "").await;
+    homeless.refused(400, "INVALID_REQUEST");
+
+    let answer = broker.request("DELETE", "/queues/q?unsettled=move&by=ada", "").await;
+    assert_eq!(answer.status, 202, "{}", answer.body);
+    let begun = answer.json();
+    let done = ended(&broker, begun["id"].as_str().unwrap()).await;
+    assert_eq!((&done["kind"], &done["state"]), (&json!("retire"), &json!("done")), "{done}");
+    assert_eq!((&done["moved"], &done["by"]), (&json!(6), &json!("ada")));
+    broker.get("/queues/q").await.refused(404, "QUEUE_NOT_FOUND");
+    let there = values(&broker, "dead").await;
+    assert!(there.keys().eq(["0", "1", "2", "3", "4", "later"]), "{there:?}");
+    assert!(there.values().all(|times| *times == 1), "{there:?}");
+    let seen = broker.get("/queues/dead/peek").await.ok();
+    assert_eq!(header(&seen["messages"][0], "towpath-dead-reason"), Some("queue-deleted"));
+    assert_eq!(header(&seen["messages"][0], "towpath-dead-source"), Some("q"));
+
+    // There is nobody any more to bring them back to.
+    let id = started(&broker, "redrive", json!({})).await;
+    assert_eq!(counts(&ended(&broker, &id).await), [6, 0, 0, 0, 6]);
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_possible_is_refused() {
     let broker = queues().await;
     broker.post("/topics", r#"{"name":"log"}"#).await;

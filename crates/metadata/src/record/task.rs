@@ -21,6 +21,7 @@ pub(super) fn write_task<'w>(out: &'w mut Writer, task: &Task) -> &'w mut Writer
     out.u8(match task.kind {
         TaskKind::Redrive => 0,
         TaskKind::Drop => 1,
+        TaskKind::Retire => 2,
     });
     write_queue(out, &task.source);
     let destinations: Vec<&TaskQueue> = task.destination.iter().collect();
@@ -60,6 +61,7 @@ pub(super) fn read_task(id: Uuid, reader: &mut Reader<'_>) -> Result<Task, FoldE
     let kind = match reader.u8()? {
         0 => TaskKind::Redrive,
         1 => TaskKind::Drop,
+        2 => TaskKind::Retire,
         other => return Err(FoldError(format!("task kind {other}"))),
     };
     Ok(Task {

@@ -201,6 +201,31 @@ fn a_task_ends_with_its_queues() {
 }
 
 #[test]
+fn a_queue_is_deleted_in_the_moment_in_which_its_task_has_emptied_it() {
+    let mut world = with_queues(&["orders", "dead", "dead2"]);
+    let retire = |asked: &mut NewTask| asked.kind = TaskKind::Retire;
+    assert_eq!(start_as(&mut world, "orders", None, retire), Err(Refusal::InvalidTask));
+    let other = start(&mut world, "dead2", Some("orders")).unwrap();
+    let task = start_as(&mut world, "orders", Some("dead"), retire).unwrap();
+    report(&mut world, &task, 3, None).unwrap();
+    assert!(world.image().topic("orders").is_some());
+    report(&mut world, &task, 4, Some(TaskState::Done)).unwrap();
+    assert!(world.image().topic("orders").is_none());
+    assert_eq!(state(&world, &task), TaskState::Done);
+    assert_eq!(state(&world, &other), TaskState::Failed(TaskFailure::DestinationDeleted));
+    assert!(world.image().topic("dead").is_some());
+    // Once is enough: a queue of that name is another one now.
+    create_queue(&mut world, "orders");
+    report(&mut world, &task, 4, Some(TaskState::Done)).unwrap();
+    assert!(world.image().topic("orders").is_some());
+
+    // Deleted by somebody else, it has not been emptied.
+    let task = start_as(&mut world, "orders", Some("dead"), retire).unwrap();
+    delete(&mut world, "orders");
+    assert_eq!(state(&world, &task), TaskState::Failed(TaskFailure::SourceDeleted));
+}
+
+#[test]
 fn tasks_are_bounded_and_the_newest_that_are_over_are_kept() {
     let mut world = World::new();
     for at in 0..=TASKS_ACTIVE_MAX {

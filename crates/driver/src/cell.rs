@@ -37,6 +37,8 @@ pub(crate) struct Counted {
     pub(crate) records_acks_none: AtomicU64,
     /// Those that waited for the leader alone (`acks=1`).
     pub(crate) records_acks_leader: AtomicU64,
+    /// Not taken, because their queue was full.
+    pub(crate) records_refused: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
 }

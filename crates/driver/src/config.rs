@@ -8,7 +8,7 @@ use towpath_coordinator::publishers::PublishersConfig;
 use towpath_log::{CompactionRules, LogConfig, Retention};
 use towpath_model::TopicPartition;
 use towpath_model::properties::{BrokerConfig, TopicConfig};
-use towpath_queue::{DeliveryConfig, Retry};
+use towpath_queue::{DeliveryConfig, Limits, Retry};
 
 /// Most bytes of protocol metadata that the members of one group may have together.
 const GROUP_METADATA_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -78,6 +78,17 @@ pub(crate) fn retention(config: &TopicConfig) -> Option<Retention> {
     let is_limited = time.is_some() || config.retention_bytes.is_some();
     (config.cleanup_policy.delete && is_limited)
         .then_some(Retention { time, bytes: config.retention_bytes })
+}
+
+/// How much a whole queue takes.
+pub(crate) fn limits(config: &TopicConfig) -> Limits {
+    let queue = &config.queue;
+    Limits {
+        messages: queue.limit_messages,
+        bytes: queue.limit_bytes,
+        age: queue.limit_age,
+        policy: queue.limit_policy,
+    }
 }
 
 /// How deliveries of a queue are decided on.

@@ -11,6 +11,7 @@ use towpath_records::{BatchHeader, TimestampType, Validated};
 use towpath_replication::{Acks, Admission, ProduceRefusal};
 
 use crate::driver::Driver;
+use crate::queue_limits::QueueFull;
 use crate::room::Room;
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
@@ -67,6 +68,9 @@ pub enum ProduceFailure {
     /// There is no room left for records. Nothing was appended; later there may be.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// The queue takes no more. Nothing was appended.
+    #[error(transparent)]
+    QueueFull(#[from] QueueFull),
     /// The disk does not answer at the moment, and it was not looked whether an earlier attempt had
     /// been appended. This one was not.
     #[error("the batch is not taken now: {0}")]
@@ -116,6 +120,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
                 Admission::Append { base_offset, leader_epoch } => {
                     self.check_room(cell.volume)?;
+                    if slot.config.queue_enable {
+                        self.check_limits(&cell, slot, &validated.header, batch.len())?;
+                    }
                     validated.stamp(batch, base_offset, leader_epoch);
                     let header = BatchHeader::parse(batch)
                         .map_err(|error| ProduceFailure::Storage(error.to_string()))?;

@@ -21,6 +21,8 @@ pub struct Traffic {
     pub records_acks_none: u64,
     /// Those with `acks=1`: lost with the leader, if nobody else has them yet.
     pub records_acks_leader: u64,
+    /// Records that were not taken, because their queue was full.
+    pub records_refused: u64,
     /// Bytes of their batches.
     pub bytes_in: u64,
     /// Bytes of batches that were read.
@@ -52,6 +54,7 @@ fn traffic_of(counted: &Counted) -> Traffic {
         records_in: counted.records_in.load(Ordering::Relaxed),
         records_acks_none: counted.records_acks_none.load(Ordering::Relaxed),
         records_acks_leader: counted.records_acks_leader.load(Ordering::Relaxed),
+        records_refused: counted.records_refused.load(Ordering::Relaxed),
         bytes_in: counted.bytes_in.load(Ordering::Relaxed),
         bytes_out: counted.bytes_out.load(Ordering::Relaxed),
     }

@@ -92,6 +92,8 @@ pub enum Code {
     HeadersTooLarge,
     /// A limit of the cluster is reached, such as the number of topics.
     LimitReached,
+    /// The queue holds as much as it may.
+    QueueFull,
     /// The stored records are damaged; they are never served.
     RecordsDamaged,
     /// Something that was not foreseen.
@@ -116,7 +118,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 50] = [
+    pub const ALL: [Code; 51] = [
         Code::InvalidJson,
         Code::InvalidRequest,
         Code::InvalidParameter,
@@ -157,6 +159,7 @@ impl Code {
         Code::Misdirected,
         Code::HeadersTooLarge,
         Code::LimitReached,
+        Code::QueueFull,
         Code::RecordsDamaged,
         Code::Internal,
         Code::StorageFailed,
@@ -213,6 +216,7 @@ impl Code {
             Code::Misdirected => "MISDIRECTED",
             Code::HeadersTooLarge => "HEADERS_TOO_LARGE",
             Code::LimitReached => "LIMIT_REACHED",
+            Code::QueueFull => "QUEUE_FULL",
             Code::RecordsDamaged => "RECORDS_DAMAGED",
             Code::Internal => "INTERNAL",
             Code::StorageFailed => "STORAGE_FAILED",
@@ -267,6 +271,7 @@ impl Code {
             Code::Misdirected => 421,
             Code::HeadersTooLarge => 431,
             Code::LimitReached => 422,
+            Code::QueueFull => 429,
             Code::RecordsDamaged | Code::Internal => 500,
             Code::StorageFailed
             | Code::DiskFull
@@ -282,7 +287,7 @@ impl Code {
 
     /// Whether the same request may work a little later.
     fn is_passing(self) -> bool {
-        self.status() == StatusCode::SERVICE_UNAVAILABLE
+        matches!(self.status(), StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
     }
 }
 

@@ -13,7 +13,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use tokio::task::JoinSet;
-use towpath_driver::Clock;
+use towpath_driver::{Clock, ProduceFailure};
 use towpath_model::{Offset, PartitionIndex, Timestamp, TopicPartition};
 use towpath_queue::{DEDUP_ID, DedupKey};
 use towpath_records::{BatchBuilder, BuilderRefusal, Compression};
@@ -166,8 +166,8 @@ struct Member {
 struct Batch {
     members: Vec<Member>,
     appended: Result<Appended, ApiError>,
-    /// Refused because of what one of its messages is.
-    is_invalid: bool,
+    /// Refused because of what one of its messages is, or because not all of them are taken.
+    is_divisible: bool,
 }
 
 pub(crate) async fn publish_plain(
@@ -229,7 +229,8 @@ fn dedup_key(topic: &TopicView, message: &NewMessage) -> Option<DedupKey> {
 }
 
 /// Appends messages in order, in batches that the topic takes. A batch that is refused because of
-/// one message is tried again message by message, so that the others get through.
+/// one message, or that a queue has not enough room for, is tried again message by message, so that the others
+/// get through.
 fn append_in_batches(
     app: &App,
     topic: &TopicView,
@@ -244,7 +245,7 @@ fn append_in_batches(
         let (now, after) = rest.split_at(count);
         rest = after;
         let batch = append(app, topic, partition, now);
-        if batch.is_invalid && 1 < count {
+        if batch.is_divisible && 1 < count {
             now.chunks(1).for_each(|one| done(append(app, topic, partition, one)));
         } else {
             done(batch);
@@ -288,12 +289,15 @@ fn append(
         fit.try_for_each(|((_, message), member)| add(&mut builder, message, member.timestamp));
     if let Err(refusal) = added {
         let error = ApiError::new(Code::InvalidMessage, refusal.to_string());
-        return Batch { members, appended: Err(error), is_invalid: true };
+        return Batch { members, appended: Err(error), is_divisible: true };
     }
     let id = topic.partition(partition);
     let appended = app.node.append(id, &topic.config, &mut builder.build(), Acks::All);
-    let is_invalid = matches!(appended, Err(PublishError::Invalid(_)));
-    Batch { members, appended: appended.map_err(|e| refusals::of_publish(&e)), is_invalid }
+    let is_divisible = matches!(
+        appended,
+        Err(PublishError::Invalid(_) | PublishError::NotAppended(ProduceFailure::QueueFull(_)))
+    );
+    Batch { members, appended: appended.map_err(|e| refusals::of_publish(&e)), is_divisible }
 }
 
 /// Adds a message to a batch.

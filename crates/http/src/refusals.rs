@@ -93,6 +93,11 @@ pub(crate) fn of_publish(error: &PublishError) -> ApiError {
                 "try again later; an operator frees disk space, deletes topics or shortens retention",
             )
         }
+        PublishError::NotAppended(ProduceFailure::QueueFull(full)) => ApiError::new(Code::QueueFull, text)
+            .with_help(match full.over.is_sampled {
+                true => "send it again: another one may be taken; more receivers make room",
+                false => "send it again later: more receivers make room, or a higher limit (queue.limit.*)",
+            }),
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce(refusal),
         PublishError::TimedOut(_) | PublishError::TooFewInSync(_) => ApiError::new(Code::NotCommittedInTime, text).with_help(
             "it may have been published or not; with producer_id and sequence a repeat is safe",

@@ -7,8 +7,8 @@ use std::time::Duration;
 use towpath_model::{Now, Offset};
 
 use crate::deliveries::Deliveries;
+use crate::limit::Fill;
 use crate::observed::Observed;
-use crate::ranges::OffsetRanges;
 use crate::subscription::{Attempt, Move, Place, Subscription};
 use crate::time::QueueTime;
 
@@ -99,10 +99,6 @@ impl Deliveries {
         let own = self.subscriptions.get(&subscription)?;
         let at = self.clock.now(now.time);
         let age = |offset: Offset| at - self.messages.admitted_at(offset);
-        let ready = own.ready.values().filter_map(OffsetRanges::first);
-        // The groups are in the order of their oldest messages.
-        let waiting = own.groups.ready().next().and_then(|(_, mut waiting)| waiting.next());
-        let oldest_waiting = ready.chain(waiting).min();
         let start = own.settled.start();
         let late_in_groups = (self.messages.early.len() + own.delayed_in_groups) as u64;
         Some(Stats {
@@ -113,11 +109,26 @@ impl Deliveries {
             moving: own.moving.len() as u64,
             ready_groups: own.groups.ready_groups() as u64,
             held_groups: own.groups.held_groups() as u64,
-            oldest_waiting: oldest_waiting.map(age),
+            oldest_waiting: own.oldest_waiting().map(age),
             oldest: (start < self.messages.admitted_to).then(|| age(start)),
             groups: self.messages.names.len() as u64,
             receivers: self.waits.count(subscription) as u64,
         })
+    }
+
+    /// How full the partition is, but for bytes, and the first message of those that are held.
+    #[must_use]
+    pub fn fill(&self, now: Now) -> (Fill, Offset) {
+        let at = self.clock.now(now.time);
+        let own = self.subscriptions.values();
+        let messages = own.clone().map(|own| own.unsettled_count(self.messages.admitted_to)).max();
+        let oldest = own.filter_map(Subscription::oldest_waiting).min();
+        let fill = Fill {
+            messages: messages.unwrap_or(0),
+            bytes: 0,
+            oldest_waiting: oldest.map(|offset| at - self.messages.admitted_at(offset)),
+        };
+        (fill, self.settled_start())
     }
 
     /// What this process has seen of a subscription since it leads.

@@ -188,6 +188,14 @@ impl Subscription {
         self.ready.values().map(OffsetRanges::len).sum::<u64>() + self.groups.waiting()
     }
 
+    /// The oldest message that can be received.
+    pub(crate) fn oldest_waiting(&self) -> Option<Offset> {
+        let ready = self.ready.values().filter_map(OffsetRanges::first);
+        // The groups are in the order of their oldest messages.
+        let in_groups = self.groups.ready().next().and_then(|(_, mut waiting)| waiting.next());
+        ready.chain(in_groups).min()
+    }
+
     /// Whether some message can be received now.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty() || self.groups.is_any_ready()

@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use towpath_model::properties::QueueConfig;
-use towpath_queue::{DeadReason, Observed, RECEIVES_UP_TO, Return, Settlement, Stats};
+use towpath_queue::{
+    DeadReason, Fill, Limits, Observed, RECEIVES_UP_TO, Return, Settlement, Stats,
+};
 
 use crate::queues::worked;
 
@@ -19,6 +21,9 @@ struct Queue<'s> {
     config: &'s QueueConfig,
     /// By partition.
     led: Vec<&'s (Stats, Observed)>,
+    fills: Vec<&'s (Fill, Limits)>,
+    /// Messages that were sent and not taken.
+    refused: u64,
 }
 
 impl Queue<'_> {
@@ -45,7 +50,7 @@ struct Column {
     of: fn(&Queue<'_>) -> Number,
 }
 
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 18] = [
     Column {
         name: "towpath_queue_ready_messages",
         kind: Kind::Gauge,
@@ -99,6 +104,27 @@ const COLUMNS: [Column; 15] = [
         kind: Kind::Counter,
         help: "Messages that came to a queue, without those that repeat others",
         of: |queue| queue.count(|seen| seen.admitted).into(),
+    },
+    Column {
+        name: "towpath_queue_bytes",
+        kind: Kind::Gauge,
+        help: "Bytes of the messages of a queue that are there, about",
+        of: |queue| queue.fills.iter().map(|(fill, _)| fill.bytes).sum::<u64>().into(),
+    },
+    Column {
+        name: "towpath_queue_limit_ratio",
+        kind: Kind::Gauge,
+        help: "How much of a queue's limits its fullest partition uses up: 1 is full, 0 without limit",
+        of: |queue| {
+            let full = queue.fills.iter().map(|(fill, share)| share.full_per_mille(fill)).max();
+            (full.unwrap_or(0) as f64 / 1_000.0).into()
+        },
+    },
+    Column {
+        name: "towpath_queue_refused_messages",
+        kind: Kind::Counter,
+        help: "Messages that a queue did not take because of a limit, each try counted",
+        of: |queue| queue.refused.into(),
     },
     Column {
         name: "towpath_queue_duplicate_messages",
@@ -161,7 +187,10 @@ fn led_here(survey: &Survey) -> Vec<Queue<'_>> {
 
 fn queue(topic: &SurveyedTopic) -> Option<Queue<'_>> {
     let led = topic.partitions.iter().filter_map(|each| each.deliveries.as_ref()).collect();
-    Some(Queue { name: &topic.name, config: topic.queue.as_ref()?, led })
+    let fills = topic.partitions.iter().filter_map(|each| each.fill.as_ref()).collect();
+    let reports = topic.partitions.iter().filter_map(|each| each.report.as_ref());
+    let refused = reports.map(|report| report.traffic.records_refused).sum();
+    Some(Queue { name: &topic.name, config: topic.queue.as_ref()?, led, fills, refused })
 }
 
 /// Queues that are the dead-letter queue of another one.

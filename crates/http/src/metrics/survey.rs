@@ -7,7 +7,7 @@ use towpath_coordinator::groups::Listing;
 use towpath_driver::{GroupReport, GuardReport, Lags, PartitionReport};
 use towpath_model::properties::QueueConfig;
 use towpath_model::{BrokerId, PartitionIndex, TopicId, TopicPartition};
-use towpath_queue::{OWN_SUBSCRIPTION, Observed, Stats};
+use towpath_queue::{Fill, Limits, OWN_SUBSCRIPTION, Observed, Stats};
 use towpath_server::{Node, SystemDriver};
 
 use crate::limits::{METRIC_LAGS_MAX, METRIC_PARTITIONS_MAX, METRIC_TOPICS_MAX};
@@ -50,6 +50,8 @@ pub(super) struct SurveyedPartition {
     pub(super) report: Option<PartitionReport>,
     /// What its leader knows of a queue's own subscription; `None` when it is no queue, or led elsewhere.
     pub(super) deliveries: Option<(Stats, Observed)>,
+    /// How full it is, and how full it may be, where it is a queue's and led here.
+    pub(super) fill: Option<(Fill, Limits)>,
 }
 
 impl Survey {
@@ -64,6 +66,7 @@ impl Survey {
                 let id = TopicPartition { topic: *id, partition: index };
                 partition.report = driver.report(id);
                 partition.deliveries = topic.queue.as_ref().and_then(|_| deliveries(driver, id));
+                partition.fill = topic.queue.as_ref().and_then(|_| driver.queue_fill(id));
             }
         }
         let (mut survey, topics) = survey;
@@ -116,6 +119,7 @@ fn survey_metadata(driver: &SystemDriver) -> (Survey, Vec<(SurveyedTopic, TopicI
             in_sync: state.in_sync.len(),
             report: None,
             deliveries: None,
+            fill: None,
         });
         let surveyed = SurveyedTopic {
             name: topic.name.as_str().to_owned(),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use towpath_model::properties::QueueConfig;
+use towpath_model::properties::{LimitPolicy, QueueConfig};
 use towpath_queue::{TooShort, quantile};
 
 use crate::app::App;
@@ -24,9 +24,36 @@ pub(crate) struct ShownStats {
     processing_p50_ms: Option<u64>,
     processing_p99_ms: Option<u64>,
     processing_p999_ms: Option<u64>,
+    limits: ShownLimits,
+    /// In what time it reaches a limit if it grows as it does; null while it does not grow, or has no limit.
+    time_to_limit_ms: Option<u64>,
     visibility_timeout_ms: u64,
     suggested_visibility_timeout_ms: Option<u64>,
     notices: Vec<Notice>,
+}
+
+/// How much it takes.
+#[derive(Debug, Serialize)]
+struct ShownLimits {
+    messages: Option<u64>,
+    bytes: Option<u64>,
+    age_ms: Option<u64>,
+    policy: &'static str,
+}
+
+impl ShownLimits {
+    fn of(config: &QueueConfig) -> ShownLimits {
+        ShownLimits {
+            messages: config.limit_messages,
+            bytes: config.limit_bytes,
+            age_ms: config.limit_age.map(milliseconds),
+            policy: match config.limit_policy {
+                LimitPolicy::Reject => "reject",
+                LimitPolicy::Sample => "sample",
+                LimitPolicy::Block => "block",
+            },
+        }
+    }
 }
 
 /// Something that should be known, or changed.
@@ -46,11 +73,14 @@ impl ShownStats {
         let notices = [
             too_short.map(|why| visibility_notice(config, &stats, why, suggested)),
             ordering_notice(config, &stats),
+            limit_notice(config, &stats),
         ];
+        let growth = stats.observed.arrivals_per_second - stats.observed.served_per_second;
         ShownStats {
             dead: None,
-            growth_per_second: stats.observed.arrivals_per_second
-                - stats.observed.served_per_second,
+            growth_per_second: growth,
+            limits: ShownLimits::of(config),
+            time_to_limit_ms: time_to_limit(config, &stats, growth),
             processing_p50_ms: ms(500),
             processing_p99_ms: ms(990),
             processing_p999_ms: ms(999),
@@ -119,6 +149,47 @@ fn ordering_notice(config: &QueueConfig, stats: &QueueStats) -> Option<Notice> {
     })
 }
 
+/// How much there is of what is limited, and the limit, each with its name.
+fn used(config: &QueueConfig, stats: &QueueStats) -> [(&'static str, u64, Option<u64>); 3] {
+    let oldest = stats.oldest_waiting_ms.unwrap_or(0);
+    [
+        ("limit_messages", stats.depth(), config.limit_messages),
+        ("limit_bytes", stats.bytes, config.limit_bytes),
+        ("limit_age_ms", oldest, config.limit_age.map(milliseconds)),
+    ]
+}
+
+/// From four fifths on, as `sample` has it.
+fn limit_notice(config: &QueueConfig, stats: &QueueStats) -> Option<Notice> {
+    let near = |(_, present, limit): &(&str, u64, Option<u64>)| {
+        limit.is_some_and(|limit| limit.saturating_mul(4) <= present.saturating_mul(5))
+    };
+    let (name, present, limit) = used(config, stats).into_iter().find(near)?;
+    let limit = limit.unwrap_or_default();
+    let then = match config.limit_policy {
+        LimitPolicy::Reject => "sends are refused there",
+        LimitPolicy::Sample => "ever fewer sends are taken, and none there",
+        LimitPolicy::Block => "sends wait for room there",
+    };
+    Some(Notice {
+        code: "NEAR_LIMIT",
+        message: format!(
+            "{present} of {name}={limit} are used up, and {then}: let more receivers work, or raise it"
+        ),
+    })
+}
+
+fn time_to_limit(config: &QueueConfig, stats: &QueueStats, growth: f64) -> Option<u64> {
+    let depth = stats.depth().max(1) as f64;
+    let [messages, bytes, _] = used(config, stats);
+    let left = |(_, present, limit): (&str, u64, Option<u64>), growth: f64| {
+        Some(limit?.saturating_sub(present) as f64 / growth * 1_000.0)
+    };
+    let times = [left(messages, growth), left(bytes, growth * stats.bytes as f64 / depth)];
+    let first = times.into_iter().flatten().filter(|ms| ms.is_finite()).min_by(f64::total_cmp)?;
+    (0.0 < growth).then_some(first as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +222,26 @@ mod tests {
         }
         let shown = ShownStats::of(&config, worked([("9000", 900), ("10000", 100)], 0));
         assert_eq!(shown.notices, []);
+    }
+
+    #[test]
+    fn it_is_said_when_a_queue_will_be_full() {
+        let queue = config(false, Duration::from_secs(30));
+        let queue = QueueConfig { limit_messages: Some(1_000), limit_bytes: Some(20_000), ..queue };
+        let observed = QueueObserved {
+            arrivals_per_second: 15.0,
+            served_per_second: 5.0,
+            ..QueueObserved::default()
+        };
+        let stats = QueueStats { ready: 100, bytes: 10_000, observed, ..QueueStats::default() };
+        // A hundred bytes each: ten thousand more are a hundred messages.
+        let shown = ShownStats::of(&queue, stats.clone());
+        assert_eq!((shown.time_to_limit_ms, shown.notices), (Some(10_000), vec![]));
+        let near = QueueStats { bytes: 16_000, ..stats.clone() };
+        assert_eq!(ShownStats::of(&queue, near).notices[0].code, "NEAR_LIMIT");
+        let shrinking = QueueObserved { arrivals_per_second: 1.0, ..stats.observed.clone() };
+        let stats = QueueStats { observed: shrinking, ..stats };
+        assert_eq!(ShownStats::of(&queue, stats).time_to_limit_ms, None);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use towpath_queue::{
 };
 use towpath_server::StoredMessage;
 
+use crate::api_error::Code;
 use crate::app::App;
 use crate::message::NewMessage;
 
@@ -164,9 +165,11 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
         records.push(record(&message, departure, &identity, source.as_str()));
         carried.push(departure.offset);
     }
-    let results = send_records(app, &queue, records).await;
+    let results = send_records(app, &queue, records, Duration::ZERO).await;
     let there = carried.into_iter().zip(results).filter_map(|(at, result)| match result {
         Ok(_) => Some(at),
+        // It waits here for room there, as long as it takes.
+        Err(error) if error.code == Code::QueueFull => None,
         Err(error) => {
             tracing::warn!(source = %source, to, offset = %at, reason = %error.message,
                 "a message was not taken by another queue, and is sent again");

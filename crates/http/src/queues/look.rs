@@ -34,6 +34,9 @@ pub(crate) struct QueueStats {
     pub(crate) delayed: u64,
     /// On their way to another queue.
     pub(crate) moving: u64,
+    /// Bytes of all messages that are there, about.
+    #[serde(default)]
+    pub(crate) bytes: u64,
     /// Message groups that can be received from now.
     #[serde(default)]
     pub(crate) ready_groups: u64,
@@ -54,12 +57,13 @@ pub(crate) struct QueueStats {
 }
 
 impl QueueStats {
-    fn of((stats, seen): &(Stats, Observed)) -> QueueStats {
+    fn of((stats, seen): &(Stats, Observed), bytes: u64) -> QueueStats {
         QueueStats {
             ready: stats.ready,
             in_flight: stats.in_flight,
             delayed: stats.delayed,
             moving: stats.moving,
+            bytes,
             ready_groups: stats.ready_groups,
             held_groups: stats.held_groups,
             receivers: stats.receivers,
@@ -75,6 +79,7 @@ impl QueueStats {
         self.in_flight += more.in_flight;
         self.delayed += more.delayed;
         self.moving += more.moving;
+        self.bytes += more.bytes;
         self.ready_groups += more.ready_groups;
         self.held_groups += more.held_groups;
         self.receivers += more.receivers;
@@ -105,7 +110,10 @@ pub(crate) async fn stats(
     let mut sum = QueueStats::default();
     for partition in &places.here {
         match stats_in(app, queue.partition(*partition), subscription) {
-            Ok(stats) => sum.add(QueueStats::of(&stats)),
+            Ok(stats) => {
+                let fill = app.node.driver().queue_fill(queue.partition(*partition));
+                sum.add(QueueStats::of(&stats, fill.map_or(0, |(fill, _)| fill.bytes)));
+            }
             Err(error) if error.code == crate::api_error::Code::Unavailable => {
                 sum.partitions_missing.push(partition.0);
             }

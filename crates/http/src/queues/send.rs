@@ -10,9 +10,11 @@
 //! goes to another partition where it may; where it may not, its leader is looked for once more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+use towpath_model::properties::LimitPolicy;
 use towpath_model::{BrokerId, PartitionIndex};
 use towpath_queue::{DEDUP_ID, MOVED_FROM};
 use towpath_records::partitioner::partition_of;
@@ -27,8 +29,15 @@ use crate::publish_messages::{Results, publish_plain};
 use super::message::NewQueueMessage;
 use super::place::{Places, no_leader};
 
+/// How soon it is looked again whether a full queue has room, at first and later.
+const ROOM_LOOKED_FOR_FIRST: Duration = Duration::from_millis(20);
+const ROOM_LOOKED_FOR_EVERY: Duration = Duration::from_millis(250);
+
 /// How often a message is tried to be placed.
 const TRIES: usize = 3;
+
+/// How long a send waits for room where its queue lets it, if nothing is said.
+const WAIT_USUAL: Duration = Duration::from_secs(10);
 
 /// Sends messages; the results are in their order.
 pub(crate) async fn send(
@@ -36,14 +45,28 @@ pub(crate) async fn send(
     queue: &TopicView,
     messages: Vec<NewQueueMessage>,
 ) -> Vec<Result<PublishedMessage, ApiError>> {
-    send_records(app, queue, messages.into_iter().map(NewQueueMessage::into_record).collect()).await
+    send_within(app, queue, messages, WAIT_USUAL).await
 }
 
-/// Sends messages as they are, delivery headers included.
+/// The same. Where a queue lets its senders wait for room, they do so for `wait`.
+pub(super) async fn send_within(
+    app: &App,
+    queue: &TopicView,
+    messages: Vec<NewQueueMessage>,
+    wait: Duration,
+) -> Vec<Result<PublishedMessage, ApiError>> {
+    let records = messages.into_iter().map(NewQueueMessage::into_record).collect();
+    let may_wait = queue.config.queue.limit_policy == LimitPolicy::Block;
+    send_records(app, queue, records, if may_wait { wait } else { Duration::ZERO }).await
+}
+
+/// Sends messages as they are, delivery headers included. `wait`: for how long those wait that a full queue does
+/// not take.
 pub(super) async fn send_records(
     app: &App,
     queue: &TopicView,
     records: Vec<NewMessage>,
+    wait: Duration,
 ) -> Vec<Result<PublishedMessage, ApiError>> {
     let mut sending = Sending {
         app,
@@ -52,8 +75,10 @@ pub(super) async fn send_records(
         results: records.iter().map(|_| None).collect(),
         records,
         unheard: BTreeSet::new(),
+        full: BTreeSet::new(),
+        keeps_records: queue.config.queue.is_limited(),
     };
-    sending.run().await;
+    sending.run_until(Instant::now() + wait).await;
     let lost = || Err(ApiError::new(Code::Internal, "the message was not sent"));
     sending.results.into_iter().map(|result| result.unwrap_or_else(lost)).collect()
 }
@@ -66,11 +91,62 @@ struct Sending<'a> {
     results: Results,
     /// Brokers that have not taken what was passed on to them.
     unheard: BTreeSet<BrokerId>,
+    /// Partitions that have not taken all of what was sent to them.
+    full: BTreeSet<PartitionIndex>,
+    /// What was tried may have to be tried again.
+    keeps_records: bool,
 }
 
 impl Sending<'_> {
-    async fn run(&mut self) {
+    /// What one partition has no room for is sent to another one where that may be, and to all of them again
+    /// later.
+    async fn run_until(&mut self, deadline: Instant) {
         let mut rest: Vec<usize> = (0..self.records.len()).collect();
+        let mut pause = ROOM_LOOKED_FOR_FIRST;
+        loop {
+            self.run(rest).await;
+            rest = self.not_taken_for_room();
+            if rest.is_empty() || !self.keeps_records {
+                return;
+            }
+            let free: Vec<usize> = rest.iter().copied().filter(|at| self.is_free(*at)).collect();
+            if !free.is_empty() && self.has_another_partition() {
+                rest = free;
+                continue;
+            }
+            if deadline <= Instant::now() + pause {
+                return;
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(ROOM_LOOKED_FOR_EVERY);
+            self.full.clear();
+        }
+    }
+
+    /// Messages that would have been sent, had there been room.
+    fn not_taken_for_room(&self) -> Vec<usize> {
+        let is_full = |result: &Option<Result<PublishedMessage, ApiError>>| {
+            let error = result.as_ref().and_then(|result| result.as_ref().err());
+            error.is_some_and(|error| error.code == Code::QueueFull)
+        };
+        let results = self.results.iter().enumerate();
+        results.filter(|(_, result)| is_full(result)).map(|(at, _)| at).collect()
+    }
+
+    /// Notes that the one that was tried is full; says whether there is one that may not be.
+    fn has_another_partition(&mut self) -> bool {
+        let places = Places::of(self.app, self.queue);
+        self.full.extend(self.any_partition(&places));
+        self.any_partition(&places).is_some_and(|next| !self.full.contains(&next))
+    }
+
+    /// Whether a message may go anywhere.
+    fn is_free(&self, at: usize) -> bool {
+        bound(self.queue, &self.records[at]).is_none()
+    }
+
+    async fn run(&mut self, messages: Vec<usize>) {
+        let mut rest = messages;
         for tried in 1..=TRIES {
             let left = self.place(rest).await;
             if left.is_empty() {
@@ -104,8 +180,11 @@ impl Sending<'_> {
                 continue;
             };
             if places.here.contains(&partition) {
-                // Whatever becomes of it here is its result: it is not needed again.
-                let record = std::mem::replace(&mut self.records[at], nothing());
+                // Whatever becomes of it here is its result: it is not needed again, unless there is no room.
+                let record = match self.keeps_records {
+                    true => record.clone(),
+                    false => std::mem::replace(&mut self.records[at], nothing()),
+                };
                 here.entry(partition).or_default().push((at, record));
             } else {
                 if written.is_empty() {
@@ -128,7 +207,7 @@ impl Sending<'_> {
 
     /// A partition for what may go anywhere.
     fn any_partition(&self, places: &Places) -> Option<PartitionIndex> {
-        pick(places, &self.unheard, self.turn)
+        pick(places, &self.unheard, &self.full, self.turn)
     }
 }
 
@@ -143,18 +222,29 @@ fn nothing() -> NewMessage {
     }
 }
 
-/// The next partition that is led here, or else by a broker that has not failed to answer.
-fn pick(places: &Places, unheard: &BTreeSet<BrokerId>, turn: u32) -> Option<PartitionIndex> {
-    let nth = |of: &[PartitionIndex]| {
+/// The next partition that is led here, or else by a broker that has not failed to answer; a full one last.
+fn pick(
+    places: &Places,
+    unheard: &BTreeSet<BrokerId>,
+    full: &BTreeSet<PartitionIndex>,
+    turn: u32,
+) -> Option<PartitionIndex> {
+    let nth = |of: Vec<PartitionIndex>| {
         let index = usize::try_from(turn).unwrap_or_default().checked_rem(of.len())?;
         of.get(index).copied()
     };
-    nth(&places.here).or_else(|| {
-        let heard = places.elsewhere.iter().filter(|(leader, _)| !unheard.contains(leader));
-        let heard: Vec<_> = heard.flat_map(|(_, partitions)| partitions).copied().collect();
-        let all = || places.elsewhere.values().flatten().copied().collect::<Vec<_>>();
-        nth(&heard).or_else(|| nth(&all()))
-    })
+    let elsewhere = |only_heard: bool| {
+        let asked = places.elsewhere.iter();
+        let asked = asked.filter(move |(leader, _)| !only_heard || !unheard.contains(leader));
+        asked.flat_map(|(_, partitions)| partitions).copied()
+    };
+    let with_room = |partition: &PartitionIndex| !full.contains(partition);
+    let here = || places.here.iter().copied();
+    nth(here().filter(with_room).collect())
+        .or_else(|| nth(elsewhere(true).filter(with_room).collect()))
+        .or_else(|| nth(here().collect()))
+        .or_else(|| nth(elsewhere(true).collect()))
+        .or_else(|| nth(elsewhere(false).collect()))
 }
 
 /// The partition that a message has to go to, if there is one.
@@ -211,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_may_go_anywhere_goes_to_partitions_led_here_in_turn() {
-        let picked = |turn| pick(&places(), &BTreeSet::new(), turn).unwrap().0;
+        let picked = |turn| pick(&places(), &BTreeSet::new(), &BTreeSet::new(), turn).unwrap().0;
         assert_eq!([picked(0), picked(1), picked(2)], [1, 4, 1]);
     }
 
@@ -220,7 +310,7 @@ mod tests {
         let places = Places { here: Vec::new(), ..places() };
         let picked = |turn, unheard: &[i32]| {
             let unheard = unheard.iter().map(|id| BrokerId(*id)).collect();
-            pick(&places, &unheard, turn).map(|partition| partition.0)
+            pick(&places, &unheard, &BTreeSet::new(), turn).map(|partition| partition.0)
         };
         assert_eq!(
             (0..4).map(|turn| picked(turn, &[])).collect::<Vec<_>>(),
@@ -229,7 +319,20 @@ mod tests {
         assert_eq!([picked(0, &[2]), picked(1, &[2])], [Some(2), Some(3)]);
         // Rather somebody who did not answer than nobody.
         assert_eq!(picked(0, &[2, 3]), Some(0));
-        assert_eq!(pick(&Places::default(), &BTreeSet::new(), 0), None);
+        assert_eq!(pick(&Places::default(), &BTreeSet::new(), &BTreeSet::new(), 0), None);
+    }
+
+    #[test]
+    fn a_partition_without_room_is_the_last_one_that_is_asked() {
+        let picked = |full: &[i32]| {
+            let full = full.iter().map(|index| PartitionIndex(*index)).collect();
+            pick(&places(), &BTreeSet::new(), &full, 0).map(|partition| partition.0)
+        };
+        assert_eq!(
+            [picked(&[1]), picked(&[1, 4]), picked(&[0, 1, 4])],
+            [Some(4), Some(0), Some(2)]
+        );
+        assert_eq!(picked(&[0, 1, 2, 3, 4]), Some(1));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) fn of(error: ApiError) -> Error {
         | Code::RequestTimeout
         | Code::HeadersTooLarge
         | Code::BodyTooLarge => ErrorKind::MalformedInput,
-        Code::LimitReached => ErrorKind::OverLimit,
+        Code::LimitReached | Code::QueueFull => ErrorKind::OverLimit,
         Code::OriginNotAllowed | Code::TopicDeletionDisabled | Code::TopicInternal => {
             ErrorKind::AccessDenied
         }

@@ -8,6 +8,7 @@ mod nodes;
 mod open_metrics;
 mod patience;
 mod queue_figures;
+mod queue_limits;
 mod queues;
 mod sigv4;
 mod sqs;

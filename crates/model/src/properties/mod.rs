@@ -18,7 +18,8 @@ mod topic_table;
 pub use broker_config::{BrokerConfig, DiskShare};
 pub use property::{Change, Check, Honoured, InvalidValue, Kind, Property, Unit, elements};
 pub use topic_config::{
-    CleanupPolicy, CompressionType, QueueConfig, RetentionGuard, TimestampSource, TopicConfig,
+    CleanupPolicy, CompressionType, LimitPolicy, QueueConfig, RetentionGuard, TimestampSource,
+    TopicConfig,
 };
 
 /// When a record counts as durable on a replica.

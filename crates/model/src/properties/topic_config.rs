@@ -114,6 +114,18 @@ pub struct TopicConfig {
     pub unclean_leader_election: bool,
 }
 
+/// What becomes of sends at a limit of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LimitPolicy {
+    /// They are refused.
+    #[default]
+    Reject,
+    /// They are refused, and near the limit ever more of them.
+    Sample,
+    /// They wait for room.
+    Block,
+}
+
 /// How the messages of a queue are delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueConfig {
@@ -133,6 +145,14 @@ pub struct QueueConfig {
     pub fifo: bool,
     /// `queue.in.flight.max`, at least 1.
     pub in_flight_max: u32,
+    /// `queue.limit.age.ms`; `None` is without limit.
+    pub limit_age: Option<Duration>,
+    /// `queue.limit.bytes`; `None` is without limit.
+    pub limit_bytes: Option<u64>,
+    /// `queue.limit.messages`; `None` is without limit.
+    pub limit_messages: Option<u64>,
+    /// `queue.limit.policy`.
+    pub limit_policy: LimitPolicy,
     /// `queue.message.retention.ms`; `None` is for ever.
     pub message_retention: Option<Duration>,
     /// `queue.retry.first.ms`.
@@ -143,6 +163,14 @@ pub struct QueueConfig {
     pub retry_max: Duration,
     /// `queue.visibility.timeout.ms`.
     pub visibility_timeout: Duration,
+}
+
+impl QueueConfig {
+    /// Whether the queue may be full.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.limit_messages.is_some() || self.limit_bytes.is_some() || self.limit_age.is_some()
+    }
 }
 
 impl TopicConfig {
@@ -247,6 +275,11 @@ impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
         Duration::from_millis(self.long(name).unsigned_abs())
     }
 
+    /// A bound that is none when it is negative.
+    fn limit(&self, name: &'static str) -> Option<u64> {
+        u64::try_from(self.long(name)).ok()
+    }
+
     fn queue(&self) -> QueueConfig {
         let dead_letter_receives = Some(self.int("queue.dead.letter.receives"));
         let retention = "queue.message.retention.ms";
@@ -259,6 +292,14 @@ impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
             delay: self.duration("queue.delay.ms"),
             fifo: self.flag("queue.fifo"),
             in_flight_max: self.int("queue.in.flight.max"),
+            limit_age: self.limit("queue.limit.age.ms").map(Duration::from_millis),
+            limit_bytes: self.limit("queue.limit.bytes"),
+            limit_messages: self.limit("queue.limit.messages"),
+            limit_policy: match &*self.text("queue.limit.policy") {
+                "sample" => LimitPolicy::Sample,
+                "block" => LimitPolicy::Block,
+                _ => LimitPolicy::Reject,
+            },
             message_retention: (0 <= self.long(retention)).then(|| self.duration(retention)),
             retry_first: self.duration("queue.retry.first.ms"),
             retry_jitter_percent: self.int("queue.retry.jitter.percent"),

@@ -287,6 +287,37 @@ pub(super) static TOPIC: &[Property] = &[
     )
     .example("1000000"),
     Property::long(
+        "queue.limit.age.ms",
+        "-1",
+        Check::AtLeast(-1),
+        Milliseconds,
+        "A queue takes no more messages while the oldest one that could be received has waited for longer; -1 is without limit.",
+    )
+    .example("600000"),
+    Property::long(
+        "queue.limit.bytes",
+        "-1",
+        Check::AtLeast(-1),
+        Bytes,
+        "How many bytes of messages that are not done with a queue holds, about: their number times the mean size since the oldest of them. Each of its partitions has an equal share. -1 is without limit, 0 takes nothing.",
+    )
+    .example("10737418240"),
+    Property::long(
+        "queue.limit.messages",
+        "-1",
+        Check::AtLeast(-1),
+        Count,
+        "How many messages that are not done with a queue holds: ready, held, delayed, or on their way to another queue. Each of its partitions has an equal share. -1 is without limit, 0 takes nothing.",
+    )
+    .example("1000000"),
+    Property::string(
+        "queue.limit.policy",
+        "reject",
+        "What becomes of sends at a limit of a queue: reject refuses them; block lets them wait for room, over HTTP until their time is over, and Kafka producers by an error that they try again after; sample refuses them too, and from four fifths of a limit on takes ever fewer.",
+    )
+    .one_of(&["reject", "sample", "block"])
+    .example("block"),
+    Property::long(
         "queue.message.retention.ms",
         "345600000",
         Check::AtLeast(-1),

@@ -1,8 +1,9 @@
 //! One table from our refusals to Kafka's error codes.
 
 use towpath_coordinator::groups;
-use towpath_driver::{FetchRefusal, NotCoordinator, ProduceFailure};
+use towpath_driver::{FetchRefusal, NotCoordinator, ProduceFailure, QueueFull};
 use towpath_metadata::{Refusal, RefusalKind};
+use towpath_model::properties::LimitPolicy;
 use towpath_protocol::ErrorCode;
 use towpath_records::{InvalidBatch, InvalidBatchClass};
 use towpath_replication::{EpochRefusal, ProduceRefusal};
@@ -69,9 +70,20 @@ pub(super) fn of_publish_error(error: &PublishError) -> ErrorCode {
             | ProduceFailure::Offline(_),
         )
         | PublishError::StorageFailed => ErrorCode::KafkaStorageError,
+        PublishError::NotAppended(ProduceFailure::QueueFull(full)) => of_full_queue(full),
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce_refusal(refusal),
         PublishError::TooFewInSync(_) => ErrorCode::NotEnoughReplicasAfterAppend,
         PublishError::TimedOut(_) | PublishError::PlainMemoryTaken => ErrorCode::RequestTimedOut,
+    }
+}
+
+/// A producer whose queue lets it wait is told what every client tries again after without asking where the
+/// partition is led. One that is refused is told what none tries again after: Java, librdkafka, franz-go and sarama
+/// give the error to the sender at once.
+fn of_full_queue(full: &QueueFull) -> ErrorCode {
+    match full.over.policy {
+        LimitPolicy::Block => ErrorCode::NotEnoughReplicas,
+        LimitPolicy::Reject | LimitPolicy::Sample => ErrorCode::PolicyViolation,
     }
 }
 

@@ -10,7 +10,7 @@ use towpath_queue::{Delivery, Receipt, ReceiptOutcome, Receive, Reply, Request, 
 
 use crate::broker::{Broker, Options};
 use crate::topics::delete_records;
-use crate::wire::{Wire, batch};
+use crate::wire::{Wire, batch, numbered, produce_request, produced};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -209,4 +209,47 @@ fn what_was_deleted_before_a_topic_became_a_queue_is_passed_over() {
     let queue = Queue::open(&broker);
     let all = queue.receive(10, SECOND);
     assert_eq!(queue.values(&all), ["b"]);
+}
+
+fn try_produce(wire: &mut Wire, batch: &[u8]) -> crate::wire::Produced {
+    produced(&wire.ask(11, &produce_request("jobs", 0, -1, batch)))
+}
+
+#[test]
+fn a_producer_of_a_full_queue_is_told_what_it_does_not_try_again_after() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    let limited = [("queue.limit.messages", "2"), ("queue.limit.policy", "reject")];
+    let queue = Queue::create(&broker, &mut wire, &limited);
+    let first = numbered(7, 0, &["a", "b"]);
+    assert_eq!(try_produce(&mut wire, &first).error, ErrorCode::None);
+    let refused = try_produce(&mut wire, &numbered(7, 2, &["c"]));
+    assert_eq!(refused.error, ErrorCode::PolicyViolation);
+    let text = refused.message.expect("it says why");
+    assert!(
+        text.contains("queue \"jobs\"") && text.contains("queue.limit.messages is 2"),
+        "{text}"
+    );
+    // What is there already is not refused when it is repeated.
+    let repeated = try_produce(&mut wire, &first);
+    assert_eq!((repeated.error, repeated.base_offset), (ErrorCode::None, 0));
+    let held = queue.receive(1, 30 * SECOND);
+    assert_eq!(queue.delete(&held), [ReceiptOutcome::Done]);
+    assert_eq!(try_produce(&mut wire, &numbered(7, 2, &["c"])).base_offset, 2);
+}
+
+#[test]
+fn a_producer_waits_for_room_by_trying_again_where_the_queue_lets_it() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    let limited = [("queue.limit.messages", "1"), ("queue.limit.policy", "block")];
+    let queue = Queue::create(&broker, &mut wire, &limited);
+    wire.produce("jobs", &batch(&["a"]));
+    let waiting = numbered(7, 0, &["b"]);
+    let refused = try_produce(&mut wire, &waiting);
+    assert_eq!(refused.error, ErrorCode::NotEnoughReplicas);
+    assert!(refused.message.is_some_and(|text| text.contains("holds 1 messages")));
+    let held = queue.receive(1, 30 * SECOND);
+    assert_eq!(queue.delete(&held), [ReceiptOutcome::Done]);
+    assert_eq!(try_produce(&mut wire, &waiting).error, ErrorCode::None);
 }

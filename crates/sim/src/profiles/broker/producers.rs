@@ -389,6 +389,7 @@ impl World {
                 self.bump_epoch(at);
                 Ok(())
             }
+            ProduceFailure::QueueFull(full) => Err(Violation::new("INV-P5", full.to_string())),
             ProduceFailure::Refused(_) => {
                 Err(Violation::new("INV-P5", format!("{target}: {header:?} is refused: {failure}")))
             }

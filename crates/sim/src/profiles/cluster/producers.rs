@@ -379,6 +379,9 @@ impl World {
                 self.events.note("producer: refused for a slow disk");
                 self.producers[at].window[index].is_refused = true;
             }
+            ProduceFailure::QueueFull(full) => {
+                return Err(Violation::new("INV-F1", format!("{target} has no limit: {full}")));
+            }
             ProduceFailure::Offline(reason) => {
                 return Err(Violation::new("INV-F1", format!("{target}: {reason}")));
             }

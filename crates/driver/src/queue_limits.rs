@@ -1,0 +1,96 @@
+//! What a queue takes, asked under the lock of its records before anything is appended: a repeat of what is
+//! there already is never refused, and what was appended and is not admitted yet counts.
+//!
+//! Each partition asks for itself. Together they take what the queue does (`Limits::share_of`); no broker has to
+//! know what is in partitions that others lead.
+
+use std::sync::atomic::Ordering;
+
+use towpath_log::disk::Disk;
+use towpath_model::{PartitionIndex, TopicPartition};
+use towpath_queue::{Fill, Limits, OverLimit};
+use towpath_records::BatchHeader;
+
+use crate::cell::{Cell, Slot};
+use crate::config::limits;
+use crate::driver::Driver;
+use crate::world::{Clock, Net};
+
+/// A queue takes no more now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("partition {partition} of queue {queue:?} takes no more messages now: {over}")]
+pub struct QueueFull {
+    /// Which queue.
+    pub queue: String,
+    /// Which of its partitions.
+    pub partition: PartitionIndex,
+    /// What there is too much of.
+    pub over: OverLimit,
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// Whether a batch may be appended to a queue's partition, whose records' `slot` is locked.
+    pub(crate) fn check_limits(
+        &self,
+        cell: &Cell<D>,
+        slot: &Slot<D>,
+        header: &BatchHeader,
+        batch_bytes: usize,
+    ) -> Result<(), QueueFull> {
+        let limits = limits(&slot.config);
+        if !limits.is_limited() || header.is_control() {
+            return Ok(());
+        }
+        // Records before deliveries, as wherever both are locked (`pair.rs`).
+        let Some(fill) = self.fill(cell.id, slot) else { return Ok(()) };
+        let share = self.share(cell.id, limits);
+        let messages = u64::try_from(header.record_count()).unwrap_or_default();
+        // Equal messages that are sent at the same moment are not all taken or all refused.
+        let refused = cell.counted.records_refused.load(Ordering::Relaxed);
+        let tried = (slot.log.log_end_offset().0 as u64).wrapping_add(refused);
+        let hash = header.crc().wrapping_add((tried as u32).wrapping_mul(0x85eb_ca6b));
+        let admitted = share.admit(&fill, (messages, batch_bytes as u64), hash);
+        if admitted.is_err() {
+            cell.counted.records_refused.fetch_add(messages, Ordering::Relaxed);
+        }
+        admitted.map_err(|over| QueueFull {
+            queue: cell.topic.to_string(),
+            partition: cell.id.partition,
+            over,
+        })
+    }
+
+    fn share(&self, id: TopicPartition, limits: Limits) -> Limits {
+        let partitions =
+            self.image().topic_by_id(id.topic).map_or(1, |topic| topic.partitions.len());
+        let index = u64::try_from(id.partition.0).unwrap_or_default();
+        limits.share_of(index, partitions as u64)
+    }
+
+    /// How full a partition is; nothing while nobody decides on its deliveries.
+    fn fill(&self, id: TopicPartition, slot: &Slot<D>) -> Option<Fill> {
+        let now = self.clock.now();
+        let (mut fill, start, admitted_to) = {
+            let deliveries = self.cell(id.delivery_log())?;
+            let deliveries = self.lock_in_time(&deliveries)?;
+            let deliveries = deliveries.partition.deliveries().filter(|it| it.is_serving())?;
+            let (fill, start) = deliveries.fill(now);
+            (fill, start, deliveries.admitted_to())
+        };
+        let end = slot.log.log_end_offset();
+        fill.messages += u64::try_from(end - admitted_to).unwrap_or_default();
+        let span = u64::try_from(end - start).unwrap_or_default().max(1);
+        let bytes = u128::from(slot.log.size_bytes_from(start)) * u128::from(fill.messages);
+        fill.bytes = u64::try_from(bytes / u128::from(span)).unwrap_or(u64::MAX);
+        Some(fill)
+    }
+
+    /// How full a queue's partition is that is led here, and its share of what the queue takes.
+    pub fn queue_fill(&self, id: TopicPartition) -> Option<(Fill, Limits)> {
+        let cell = self.records_cell(id)?;
+        let slot = self.lock_in_time(&cell)?;
+        let fill = self.fill(id, &slot)?;
+        let share = self.share(id, limits(&slot.config));
+        Some((fill, share))
+    }
+}

@@ -313,6 +313,9 @@ impl Deliveries {
             Record::Trimmed { at, start } => self.trim(*at, *start),
             Record::Skipped { to, .. } => self.skip(*to),
             Record::Resumed { end, .. } => {
+                if !self.runs {
+                    self.clock.forget_reading();
+                }
                 if mutant::is_on(Mutant::IdsForgotten) {
                     self.dedup.clear_ids();
                 }

@@ -68,6 +68,12 @@ impl Clock {
         }
     }
 
+    /// Another leadership begins. Its clock may have stood still for a while that has passed here, so what has
+    /// passed here means nothing any more, until [`Clock::runs_from`] is said again.
+    pub(crate) fn forget_reading(&mut self) {
+        self.seen_at = None;
+    }
+
     /// It is `at`, and this process's clock says `time`.
     pub(crate) fn runs_from(&mut self, at: QueueTime, time: Time) {
         self.last = self.last.max(at);

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    DedupKey, Delay, Identity, PeekFilter, PeekState, ReceiptOutcome, Retry, request::Request,
+    DedupKey, Delay, Identity, PeekFilter, PeekState, QueueTime, ReceiptOutcome, Retry,
+    request::Request,
 };
 
 fn standard() -> DeliveryConfig {
@@ -484,6 +485,24 @@ fn what_was_handed_out_by_a_name_is_not_given_back_unclaimed() {
     bench.ask(unclaim);
     assert_eq!(bench.received(1), [0_i64; 0], "it is held by who has asked again");
     assert_eq!(bench.delete(&[receipt]), [ReceiptOutcome::Done]);
+}
+
+#[test]
+fn a_leadership_that_was_read_late_does_not_run_the_clock_on() {
+    let at = |seconds| Time(0) + seconds * SECOND;
+    let now = |seconds| Now { time: at(seconds), wall: Timestamp(0) };
+    let mut follower = Deliveries::new(Arc::new(standard()));
+    follower.apply(&Record::Ticked { at: QueueTime(1_000) });
+    follower.folded_at(at(1));
+    let resumes = |follower: &Deliveries, seconds| match &follower.resume(now(seconds)).records[0] {
+        Record::Runs { at, .. } => *at,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(resumes(&follower, 4), QueueTime(4_000), "what has passed since counts");
+    // Somebody led anew for a moment, after three seconds without a leader; that is read only now.
+    follower.apply(&Record::Resumed { at: QueueTime(1_000), end: Offset(0) });
+    follower.apply(&Record::Ticked { at: QueueTime(1_500) });
+    assert_eq!(resumes(&follower, 5), QueueTime(1_500), "leases given since would end early");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn unrest(world: &World) -> Option<String> {
     if !world.committer.is_quiet() || !world.catalog.is_quiet() {
         return Some("somebody waits for an answer".to_owned());
     }
-    world.truth.logs().into_iter().find_map(|partition| unrest_of(world, partition))
+    world.truth.logs().iter().copied().find_map(|partition| unrest_of(world, partition))
 }
 
 fn unrest_of(world: &World, partition: TopicPartition) -> Option<String> {
@@ -125,7 +125,7 @@ fn unrest_of(world: &World, partition: TopicPartition) -> Option<String> {
 
 /// Everything that was promised is there, on every replica.
 pub(super) fn check(world: &mut World) -> Result<(), Violation> {
-    for partition in world.truth.logs() {
+    for partition in world.truth.logs().iter().copied() {
         check_replicas(world, partition)?;
     }
     for node in world.nodes.values() {

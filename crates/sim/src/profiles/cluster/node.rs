@@ -46,6 +46,8 @@ pub(super) struct Process {
     pub(super) was_full: bool,
     /// How far it had come in the metadata when it was looked at last.
     pub(super) applied: Option<LogIndex>,
+    /// How far anybody had come when views of topics that are gone were forgotten last.
+    pub(super) tidied: Option<LogIndex>,
     /// The epoch under which its own metadata knows this process.
     pub(super) registered: Option<i64>,
 }
@@ -213,6 +215,7 @@ impl Node {
             has_failed: false,
             was_full: self.is_full,
             applied: None,
+            tidied: None,
             registered: None,
         });
         Ok(())

@@ -32,6 +32,8 @@ pub(super) struct View {
 
 /// Of a hundred moves of a high watermark, how many have the disks looked at.
 const LOOKED_AT_PERCENT: u64 = 3;
+/// The same, where it is the affair of another profile.
+const LOOKED_AT_RARELY: u64 = 1;
 
 impl World {
     /// Looks at everything a process shows.
@@ -53,7 +55,7 @@ impl World {
             }
         }
         let registered = self.nodes[&id].process.as_ref().and_then(|process| process.registered);
-        for partition in self.truth.logs() {
+        for partition in self.truth.logs().iter().copied() {
             let view = driver.with_replica(partition, |replica, log| View {
                 leads: replica.is_led().then(|| replica.leader_epoch()),
                 epoch: replica.leader_epoch(),
@@ -84,8 +86,12 @@ impl World {
             }
         }
         // Who has not heard yet that a topic was deleted goes on with it, and nobody looks any more.
-        let topics = &self.truth.topics;
-        self.views.retain(|(node, of), _| *node != id || topics.contains(&of.topic));
+        let newest = self.truth.applied;
+        let process = self.node(id).process.as_mut().expect("looked up above");
+        if process.tidied.replace(newest) != Some(newest) {
+            let topics = &self.truth.topics;
+            self.views.retain(|(node, of), _| *node != id || topics.contains(&of.topic));
+        }
         Ok(())
     }
 
@@ -298,7 +304,8 @@ impl World {
                 );
             }
         }
-        if self.chance.percent(LOOKED_AT_PERCENT) {
+        let often = if self.swarm.work.is_some() { LOOKED_AT_RARELY } else { LOOKED_AT_PERCENT };
+        if self.chance.percent(often) {
             let members: Vec<BrokerId> =
                 state.in_sync.iter().chain(&state.eligible).copied().collect();
             let member = members[self.chance.index(members.len())];

@@ -5,6 +5,7 @@
 //! furthest is the truth.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use towpath_metadata::raft::{LogIndex, MemberId, Term};
 use towpath_metadata::{Image, PartitionState, Record};
@@ -27,6 +28,8 @@ pub(super) struct Truth {
     pub(super) topics: BTreeSet<TopicId>,
     /// Those of them that are queues.
     queues: BTreeSet<TopicId>,
+    /// Every log that there is: the partitions, and the delivery logs of queues.
+    logs: Arc<[TopicPartition]>,
     /// Registrations by then.
     epochs: BTreeMap<BrokerId, i64>,
     /// Who leads the quorum in which term.
@@ -67,6 +70,7 @@ impl Truth {
                 }
             }
         }
+        self.logs = self.all_logs().into();
         Ok(())
     }
 
@@ -144,7 +148,11 @@ impl Truth {
     }
 
     /// Every log that there is: the partitions, and the delivery logs of queues.
-    pub(super) fn logs(&self) -> Vec<TopicPartition> {
+    pub(super) fn logs(&self) -> Arc<[TopicPartition]> {
+        Arc::clone(&self.logs)
+    }
+
+    fn all_logs(&self) -> Vec<TopicPartition> {
         let mut logs = self.partitions();
         let queues = logs.iter().filter(|id| self.is_queue(id.topic));
         let deliveries: Vec<_> = queues.map(|id| id.delivery_log()).collect();

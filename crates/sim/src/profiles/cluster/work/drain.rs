@@ -15,6 +15,8 @@ const STEP: Duration = Duration::from_millis(50);
 /// Beyond the longest lease, delay and backoff: what the clock of a queue may have stood still at failovers,
 /// what comes late by a second, a carrier's rounds, and some more.
 const SPARE: Duration = Duration::from_secs(25);
+/// The same, where it is not about what was promised.
+const QUIET: Duration = Duration::from_secs(8);
 /// How long a message is held meanwhile.
 const HELD: Duration = Duration::from_secs(2);
 /// How late a receiver may be woken (INV-Q3).
@@ -24,7 +26,7 @@ const GRAIN: Duration = Duration::from_secs(1);
 /// How long the message of a measurement is held.
 const PROBED: Duration = Duration::from_millis(700);
 /// Runs in a hundred that measure.
-const PROBES_PERCENT: u64 = 20;
+const PROBES_PERCENT: u64 = 12;
 /// No other message has this group.
 const PROBE_GROUP: u8 = 200;
 
@@ -60,7 +62,7 @@ impl World {
         for place in self.work.account.places() {
             self.receive(place, 20, HELD, None)?;
         }
-        self.run_until(self.now + STEP)
+        self.run_until(self.now + 2 * STEP)
     }
 }
 
@@ -69,14 +71,16 @@ pub(super) fn drain(world: &mut World) -> Result<(), Violation> {
     let began = world.now;
     world.trace.event("drain", &[]);
     empty(world)?;
+    // What was deleted does not come back when nobody expects it any more.
+    world.receive_everywhere()?;
     world.trace.event("drained", &[(world.now - began).as_millis() as u64]);
     world.events.add("work: promise kept", world.work.account.acknowledged_count());
     if world.chance.percent(PROBES_PERCENT) {
         // Whatever is still held or delayed, and promised to nobody, comes up meanwhile.
-        let quiet = began + longest(world) + SPARE / 2;
+        let quiet = began + longest(world) + QUIET;
         while world.now < quiet {
             world.receive_everywhere()?;
-            world.run_until(world.now + 10 * STEP)?;
+            world.run_until(world.now + 20 * STEP)?;
         }
         for place in world.work.account.places() {
             measure(world, place)?;

@@ -68,9 +68,16 @@ impl Mix {
             has_dead_letters,
             expired_are_dead_letters: rng.percent(50),
             dedup_window,
+            dedup_scope: rng.weighted(&[(3, "queue"), (1, "group")]),
             subscriptions: rng.weighted(&[(3, 1), (1, 2)]),
         };
-        let dead = Rules { is_fifo, dedup_window, subscriptions: 1, ..Rules::default() };
+        let dead = Rules {
+            is_fifo,
+            dedup_window,
+            dedup_scope: "queue",
+            subscriptions: 1,
+            ..Rules::default()
+        };
         Mix {
             steps: draw_steps(rng),
             own: rules,
@@ -98,6 +105,7 @@ impl Mix {
             ("queue.fifo", rules.is_fifo.to_string()),
             ("queue.delay.ms", millis(rules.delay)),
             ("queue.dedup.window.ms", millis(rules.dedup_window)),
+            ("queue.dedup.scope", rules.dedup_scope.to_owned()),
             ("queue.message.retention.ms", rules.retention.map_or("-1".to_owned(), millis)),
         ];
         if let Some(kept) = rules.records_kept {
@@ -141,12 +149,12 @@ impl Swarm {
         let mut swarm = Swarm::draw(rng);
         swarm.brokers = 3;
         swarm.producers = 0;
-        swarm.ops = vec![(60, Op::Work), (1, Op::CompareReplica)];
+        swarm.ops = vec![(60, Op::Work)];
         if rng.percent(50) {
             swarm.ops.push((2, Op::Administer));
         }
         swarm.op_every = ms(rng.weighted(&[(1, 15), (1, 40)]));
-        swarm.lasts = ms(rng.between(1_500, 5_000));
+        swarm.lasts = ms(rng.between(1_000, 4_000));
         let mix = Mix::draw(rng);
         if mix.own.records_kept.is_some() {
             // When records go is a matter of people's clocks: they may be some seconds off here, and no more.

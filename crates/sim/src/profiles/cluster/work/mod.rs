@@ -11,6 +11,7 @@
 //! acknowledged message was worked, dropped by request, grown too old, or carried to where it was worked.
 
 mod account;
+mod answers;
 mod carrier;
 mod clients;
 mod drain;

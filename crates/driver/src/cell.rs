@@ -77,8 +77,39 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) snapshot: Option<(LeaderEpoch, Offset, Offset)>,
     /// How large a delivery log may grow until its next snapshot.
     pub(crate) snapshot_at_bytes: u64,
+    /// Up to where every message of a delivery log's partition is settled for good.
+    pub(crate) settled: SettledForGood,
     /// What a delivery log that is followed adds up to.
     pub(crate) followed: Option<Followed>,
+}
+
+/// Up to where every message is settled, by records of the delivery log that are committed: a deletion that a failover
+/// takes back has not happened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SettledForGood {
+    /// In which leadership, and up to where.
+    known: Option<(LeaderEpoch, Offset)>,
+    /// The same, once the delivery log is committed up to the second offset.
+    next: Option<(LeaderEpoch, Offset, Offset)>,
+}
+
+impl SettledForGood {
+    /// What is known now, where messages are settled up to `settled` by a delivery log that ends at `end`.
+    pub(crate) fn up_to(
+        &mut self,
+        epoch: LeaderEpoch,
+        settled: Offset,
+        end: Offset,
+        high_watermark: Offset,
+    ) -> Option<Offset> {
+        let of_this = self.next.filter(|(of, ..)| *of == epoch);
+        let (_, settled, needs) = *self.next.insert(of_this.unwrap_or((epoch, settled, end)));
+        if needs <= high_watermark {
+            self.known = Some((epoch, settled));
+            self.next = None;
+        }
+        self.known.filter(|(of, _)| *of == epoch).map(|(_, settled)| settled)
+    }
 }
 
 impl<D: Disk> Slot<D> {
@@ -137,6 +168,7 @@ impl<D: Disk> Cell<D> {
             proposed_at: None,
             snapshot: None,
             snapshot_at_bytes: 0,
+            settled: SettledForGood::default(),
             followed: None,
         };
         let led = AtomicBool::new(slot.leads());
@@ -159,5 +191,23 @@ impl<D: Disk> Cell<D> {
     /// process must stop before it serves it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Slot<D>> {
         self.slot.lock().expect("a panic under a partition's lock is a bug that ends the process")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_settled_counts_once_it_is_committed_and_in_one_leadership() {
+        let (one, two) = (LeaderEpoch(1), LeaderEpoch(2));
+        let mut settled = SettledForGood::default();
+        let (mine, end) = (Offset(10), Offset(7));
+        assert_eq!(settled.up_to(one, mine, end, Offset(6)), None);
+        // More has been settled meanwhile; what is known is what was asked about first.
+        assert_eq!(settled.up_to(one, Offset(20), Offset(9), Offset(7)), Some(Offset(10)));
+        assert_eq!(settled.up_to(one, Offset(20), Offset(9), Offset(8)), Some(Offset(10)));
+        assert_eq!(settled.up_to(two, Offset(12), Offset(9), Offset(8)), None);
+        assert_eq!(settled.up_to(two, Offset(12), Offset(9), Offset(9)), Some(Offset(12)));
     }
 }

@@ -15,7 +15,7 @@ use towpath_broker::{Loss, Losses, OFFSETS_TOPIC};
 use towpath_log::ExpiredBy;
 use towpath_log::disk::Disk;
 use towpath_model::properties::{RetentionGuard, TopicConfig};
-use towpath_model::{Now, Offset, PartitionIndex, Timestamp, TopicId, TopicName};
+use towpath_model::{Now, Offset, PartitionIndex, Timestamp, TopicId, TopicName, TopicPartition};
 
 use crate::cell::{Cell, Slot};
 use crate::config::retention;
@@ -99,7 +99,10 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             // Of a partition that its disk holds up nothing is known at the moment.
             let mut found = None;
             self.step_soon(cell, |slot, _, _| found = find_expired(slot, cell, now));
-            if let Some((expiring, its_config)) = found {
+            if let Some((mut expiring, its_config)) = found {
+                if its_config.queue_enable && !expiring.segments.is_empty() {
+                    self.keep_unsettled(cell, &mut expiring);
+                }
                 partitions.insert(cell.id.partition, expiring);
                 config = Some(its_config);
             }
@@ -266,6 +269,27 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         } else if before.is_some() && bytes == 0 {
             tracing::info!(topic = %name, "retention.guard holds no records any more");
         }
+    }
+}
+
+impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// A message of a queue goes when every subscription is done with it, however old it is: what has grown too old to
+    /// be worked is settled, or becomes a dead letter, by the queue's own retention.
+    fn keep_unsettled(&self, cell: &Cell<D>, expiring: &mut Expiring) {
+        // While nobody decides on its deliveries, nothing is known of them.
+        let settled = self.settled_for_good(cell.id).unwrap_or(Offset::ZERO);
+        expiring.segments.retain(|segment| segment.end_offset <= settled);
+    }
+
+    fn settled_for_good(&self, id: TopicPartition) -> Option<Offset> {
+        let deliveries = self.cell(id.delivery_log())?;
+        let mut slot = self.lock_in_time(&deliveries)?;
+        let serving = slot.partition.deliveries().filter(|it| slot.leads() && it.is_serving())?;
+        let settled = serving.settled_start();
+        let partition = &slot.partition;
+        let (epoch, end) = (partition.leader_epoch(), partition.log_end_offset());
+        let high_watermark = partition.high_watermark();
+        slot.settled.up_to(epoch, settled, end, high_watermark)
     }
 }
 

@@ -10,7 +10,7 @@ use towpath_queue::{Delivery, Receipt, ReceiptOutcome, Receive, Reply, Request, 
 
 use crate::broker::{Broker, Options};
 use crate::topics::delete_records;
-use crate::wire::{Wire, batch, numbered, produce_request, produced};
+use crate::wire::{Wire, batch, batch_at, now_ms, numbered, produce_request, produced};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -252,4 +252,27 @@ fn a_producer_waits_for_room_by_trying_again_where_the_queue_lets_it() {
     let held = queue.receive(1, 30 * SECOND);
     assert_eq!(queue.delete(&held), [ReceiptOutcome::Done]);
     assert_eq!(try_produce(&mut wire, &waiting).error, ErrorCode::None);
+}
+
+#[test]
+fn retention_of_records_waits_for_messages_that_are_not_done_with() {
+    let properties = vec![("log.retention.check.interval.ms", "1")];
+    let broker = Broker::start_with(Options { properties, ..Options::default() });
+    let mut wire = broker.connect();
+    let queue = Queue::create(&broker, &mut wire, &[("retention.ms", "1000")]);
+    wire.produce("jobs", &batch_at(now_ms() - 3_600_000, &["a", "b"]));
+    std::thread::sleep(3 * SECOND);
+    assert_eq!(wire.list_offset("jobs", -2).1, 0);
+    let first = queue.receive(1, 30 * SECOND);
+    assert_eq!(queue.delete(&first), [ReceiptOutcome::Done]);
+    std::thread::sleep(3 * SECOND);
+    assert_eq!(wire.list_offset("jobs", -2).1, 0, "one of them is left");
+    let second = queue.receive(1, 30 * SECOND);
+    assert_eq!(queue.values(&second), ["b"]);
+    assert_eq!(queue.delete(&second), [ReceiptOutcome::Done]);
+    let deadline = std::time::Instant::now() + 10 * SECOND;
+    while wire.list_offset("jobs", -2).1 != 2 {
+        assert!(std::time::Instant::now() < deadline, "nothing of them is needed any more");
+        std::thread::sleep(SECOND / 20);
+    }
 }

@@ -210,12 +210,18 @@ fn deliveries_go_with_their_topic_and_never_by_age() {
     let leader = cluster.leader(id).unwrap();
     *cluster.clock.0.lock().unwrap() += 30 * 24 * 3_600_000;
     cluster.run_until("there is a leader", |cluster| cluster.leader(id) == Some(leader));
-    cluster.driver(leader).upkeep();
+    // The messages grow too old by the queue's own retention; once that is committed, the records go by theirs.
+    cluster.run_until("the records have gone", |cluster| {
+        let Some(leader) = cluster.leader(id) else { return false };
+        cluster.driver(leader).upkeep();
+        let position = cluster.driver(leader).position(id, None);
+        position.is_ok_and(|position| position.log_start_offset == Offset(4))
+    });
+    let leader = cluster.leader(id).unwrap();
     let start = |cluster: &Cluster, at| {
         cluster.driver(at).with_replica(id.delivery_log(), |log, _| log.log_start_offset()).unwrap()
     };
     assert_eq!(start(&cluster, leader), Offset(0));
-    assert_eq!(cluster.driver(leader).position(id, None).unwrap().log_start_offset, Offset(4));
 
     let beyond = cluster.driver(leader).trim_deliveries(id, Offset(900));
     assert!(beyond.unwrap_err().to_string().contains("beyond the high watermark"));

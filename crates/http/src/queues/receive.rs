@@ -16,8 +16,8 @@ use std::time::Duration;
 use axum::body::to_bytes;
 use axum::http::Method;
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
 use towpath_driver::Clock;
 use towpath_model::{BrokerId, Offset, PartitionIndex, TopicPartition};
 use towpath_queue::{Delivery, QueueTime, RECEIVE_MAX, Receive, Reply};
@@ -40,6 +40,8 @@ use super::settle::{Named, Verb, settle};
 /// Of so many receives one begins with the partitions that others lead, so that what is there is not
 /// forgotten as long as there is something here.
 const TURNS_TO_OTHERS: u32 = 4;
+/// How long an answer of another broker is still listened for, when it is not wanted any more.
+const LATE_ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// How long a receive waits at brokers before it looks for leaders of partitions that had none.
 const WITHOUT_LEADER_WAIT: Duration = Duration::from_secs(1);
 
@@ -361,22 +363,23 @@ impl Receiving<'_> {
         let left = deadline.saturating_duration_since(Instant::now());
         let wait_ms = u64::try_from(left.as_millis()).unwrap_or_default();
         let wanted = WrittenReceive { wait_ms, ..self.wanted.clone() };
-        let mut waiting = JoinSet::new();
+        let mut waiting = Waiting::default();
         for partition in places.here {
             let (app, queue, wanted) = (self.app.clone(), Arc::clone(self.queue), wanted.clone());
-            waiting.spawn(
-                async move { receive_in(&app, &queue, partition, &wanted, Some(left)).await },
-            );
+            let here = waiting.all.spawn(async move {
+                receive_in(&app, &queue, partition, &wanted, Some(left)).await
+            });
+            waiting.here.push(here);
         }
         for leader in places.elsewhere.into_keys() {
             let (app, queue, wanted) = (self.app.clone(), Arc::clone(self.queue), wanted.clone());
-            waiting.spawn(async move { receive_from(&app, &queue, leader, &wanted).await });
+            waiting.all.spawn(async move { receive_from(&app, &queue, leader, &wanted).await });
         }
         let mut stop = self.app.stop.clone();
         loop {
-            // Whatever else is waited for is called off, or given back, with the set.
+            // Whatever else is waited for is called off, or given back, with the others.
             let joined = tokio::select! {
-                joined = waiting.join_next() => joined,
+                joined = waiting.all.join_next() => joined,
                 _ = stop.changed() => return Ok(self.nothing()),
             };
             match joined {
@@ -387,6 +390,31 @@ impl Receiving<'_> {
                 Some(Err(_)) => {}
             }
         }
+    }
+}
+
+/// Receivers at several partitions, of whom one is enough.
+#[derive(Default)]
+struct Waiting {
+    all: JoinSet<Result<Handout, ApiError>>,
+    /// Those that wait at partitions led here.
+    here: Vec<AbortHandle>,
+}
+
+impl Drop for Waiting {
+    /// Who waits here is called off. An answer of another broker may be on its way: what it hands out is heard, and
+    /// given back, or nobody would have it until its time has run out.
+    fn drop(&mut self) {
+        self.here.iter().for_each(AbortHandle::abort);
+        let mut others = std::mem::take(&mut self.all);
+        while others.try_join_next().is_some() {}
+        if others.is_empty() {
+            return;
+        }
+        tokio::spawn(async move {
+            let heard = async { while others.join_next().await.is_some() {} };
+            let _ = timeout(LATE_ANSWER_WAIT, heard).await;
+        });
     }
 }
 

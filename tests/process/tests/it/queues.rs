@@ -104,3 +104,25 @@ fn a_queue_is_served_by_any_broker_and_survives_a_kill() {
     assert_eq!(cluster.stats_at(1, "q").unwrap()["in_flight"], 10);
     brokers.into_iter().flatten().for_each(stop);
 }
+
+#[test]
+fn a_message_that_comes_too_late_for_its_receiver_goes_to_the_next_one() {
+    let cluster = Cluster::of(3);
+    let brokers = cluster.first_three();
+    cluster.wait_until_whole(3);
+    cluster.ask(1, "/queues", &json!({"name": "q", "partitions": 3})).unwrap();
+    cluster.wait_until_whole(3);
+    // Both of the others answer at once to whoever wants one message of the first.
+    let wanted = json!({"wait_ms": 5_000, "visibility_ms": 600_000});
+    for round in 0..20 {
+        for id in [2, 3] {
+            cluster.send_to(id, "q", &json!({"value": format!("{round} {id}")}));
+        }
+        let mut received = cluster.receive_at(1, "q", &wanted);
+        received.extend(cluster.receive_at(1, "q", &wanted));
+        let both = BTreeSet::from([2, 3].map(|id| format!("{round} {id}")));
+        assert_eq!(values(&received), both);
+        assert!(received.iter().all(|message| message["receives"] == 1), "{received:?}");
+    }
+    brokers.into_iter().for_each(stop);
+}

@@ -55,6 +55,8 @@ pub(crate) const VISIBILITY_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Most queues in one listing; the rest is behind `after`.
 pub(crate) const LISTED_QUEUES_MAX: usize = 1_000;
+/// Subscriptions of a queue besides its own.
+pub(crate) const SUBSCRIPTIONS_MAX: usize = 100;
 
 /// Most record headers of one message; beyond: `INVALID_JSON`.
 pub(crate) const RECORD_HEADERS_MAX: usize = 1_000;

@@ -23,9 +23,9 @@ use crate::names::GroupNames;
 use crate::observed::Arrivals;
 use crate::ranges::OffsetRanges;
 use crate::record::{Record, Settlement, Special, Verdict};
-use crate::request::DeliveryConfig;
+use crate::request::{DeliveryConfig, Receipt};
 use crate::snapshot::Parts;
-use crate::subscription::{Known, Lease, Move, Named, Subscription};
+use crate::subscription::{Known, Lease, Move, Named, Place, Subscription};
 use crate::time::{Clock, QueueTime};
 use crate::waits::Waits;
 
@@ -37,6 +37,17 @@ pub const OWN_SUBSCRIPTION: u32 = 0;
 
 /// Entries of the list of ages are so far apart at least.
 const AGE_GRAIN_MS: u64 = 1_000;
+
+/// Whether somebody holds a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holding {
+    /// It is settled.
+    Settled,
+    /// The newest delivery of it is under way.
+    Held(Receipt),
+    /// Nobody holds it.
+    Free,
+}
 
 /// The state of one partition's deliveries.
 #[derive(Debug, Clone)]
@@ -240,6 +251,26 @@ impl Deliveries {
     /// The number of a subscription.
     pub fn subscription(&self, name: &str) -> Option<u32> {
         self.subscriptions.iter().find(|(_, each)| *each.name == *name).map(|(number, _)| *number)
+    }
+
+    /// The names of all subscriptions besides the queue's own.
+    pub fn subscription_names(&self) -> impl Iterator<Item = &str> {
+        let named = self.subscriptions.iter().filter(|(number, _)| **number != OWN_SUBSCRIPTION);
+        named.map(|(_, each)| &*each.name)
+    }
+
+    /// Whether somebody holds a message for a subscription.
+    pub fn holding(&self, subscription: u32, offset: Offset) -> Holding {
+        let Some(own) = self.subscriptions.get(&subscription) else { return Holding::Free };
+        if own.settled.contains(offset) {
+            return Holding::Settled;
+        }
+        match own.live.get(offset) {
+            Some(live) if matches!(live.place, Place::Leased { .. }) => {
+                Holding::Held(Receipt { offset, lease: live.lease })
+            }
+            _ => Holding::Free,
+        }
     }
 
     /// Carries out one record; as [`towpath_model::StateMachine::apply`].

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use towpath_model::{Now, Offset, PartitionIndex, TopicPartition};
+use towpath_model::{Now, Offset, PartitionIndex};
 use towpath_queue::{
     Attempt, DeadReason, Deliveries, Observed, PeekFilter, PeekState, Peeked, Return, Stats,
 };
@@ -17,8 +17,9 @@ use crate::memory::Share;
 
 use super::message::Content;
 use super::observed::QueueObserved;
-use super::place::{Places, no_leader, no_subscription, not_asked, subscription_in};
+use super::place::{Places, no_leader, no_subscription, not_asked};
 use super::receive::read_stored;
+use super::subscriptions::number_in;
 
 /// Offsets of a partition that one peek looks at.
 const SCAN_MAX: usize = 100_000;
@@ -109,7 +110,7 @@ pub(crate) async fn stats(
     let places = Places::of(app, queue);
     let mut sum = QueueStats::default();
     for partition in &places.here {
-        match stats_in(app, queue.partition(*partition), subscription) {
+        match stats_in(app, queue, *partition, subscription).await {
             Ok(stats) => {
                 let fill = app.node.driver().queue_fill(queue.partition(*partition));
                 sum.add(QueueStats::of(&stats, fill.map_or(0, |(fill, _)| fill.bytes)));
@@ -150,7 +151,7 @@ fn with_subscription(path: String, separator: char, subscription: Option<&str>) 
     }
 }
 
-fn percent_encoded(text: &str) -> String {
+pub(super) fn percent_encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
             char::from(byte).to_string()
@@ -160,12 +161,14 @@ fn percent_encoded(text: &str) -> String {
     text.bytes().map(encode).collect()
 }
 
-fn stats_in(
+async fn stats_in(
     app: &App,
-    id: TopicPartition,
+    queue: &TopicView,
+    partition: PartitionIndex,
     subscription: Option<&str>,
 ) -> Result<(Stats, Observed), ApiError> {
-    let number = subscription_in(app, id, subscription)?;
+    let number = number_in(app, queue, partition, subscription).await?;
+    let id = queue.partition(partition);
     let driver = app.node.driver();
     let stats = driver.with_deliveries(id, |deliveries, now| {
         Some((deliveries.stats(now, number)?, deliveries.observed(now, number)?))
@@ -360,7 +363,7 @@ pub(crate) async fn peek_in(
 ) -> Result<(PeekedMessages, Share), ApiError> {
     let (partition, from) = peek.from;
     let id = queue.partition(partition);
-    let number = subscription_in(app, id, peek.subscription.as_deref())?;
+    let number = number_in(app, queue, partition, peek.subscription.as_deref()).await?;
     let look = |deliveries: &Deliveries, now: Now| {
         let (found, next) = deliveries.peek(now, number, from, peek.filter, peek.max, SCAN_MAX);
         let show = |seen: Peeked| {

@@ -35,6 +35,8 @@ mod settings;
 mod settle;
 mod show_queue;
 mod show_stats;
+mod subscriptions;
+mod verbs;
 
 pub(crate) use carry_away::{carry_away, header, redrives_of};
 pub(crate) use create_queue::create;
@@ -49,19 +51,27 @@ pub(crate) use send::send;
 pub(crate) use set_queue::set;
 pub(crate) use settle::{Named, Settled, Verb, settle};
 
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
 use crate::app::App;
 
 /// Every operation on queues: its method, its path, and who carries it out.
 pub(crate) fn routes() -> Vec<(&'static str, &'static str, MethodRouter<App>)> {
     const QUEUE: &str = "/queues/{queue}";
+    const SUBSCRIPTION: &str = "/queues/{queue}/subscriptions/{subscription}";
     vec![
         ("get", "/queues", get(list_queues::handle)),
         ("post", "/queues", post(create_queue::handle)),
         ("get", QUEUE, get(show_queue::handle)),
         ("patch", QUEUE, patch(set_queue::handle)),
         ("delete", QUEUE, delete(delete_queue::handle)),
+        ("get", "/queues/{queue}/subscriptions", get(subscriptions::list)),
+        ("get", SUBSCRIPTION, get(subscriptions::show)),
+        ("put", SUBSCRIPTION, put(subscriptions::put)),
+        ("delete", SUBSCRIPTION, delete(subscriptions::delete)),
+        ("post", "/topics/{topic}/produce", post(verbs::produce)),
+        ("post", "/topics/{topic}/poll", post(verbs::poll)),
+        ("post", "/topics/{topic}/ack", post(verbs::ack)),
         ("post", "/queues/{queue}/purge", post(purge_queue::handle)),
         ("get", "/queues/{queue}/stats", get(show_stats::handle)),
         ("get", "/queues/{queue}/peek", get(peek_messages::handle)),

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use towpath_driver::NotCoordinator;
-use towpath_model::{BrokerId, PartitionIndex, TopicName, TopicPartition};
-use towpath_queue::OWN_SUBSCRIPTION;
+use towpath_model::{BrokerId, PartitionIndex, TopicName};
 use towpath_server::Unavailable;
 
 use crate::api_error::{ApiError, Code};
@@ -74,18 +73,6 @@ impl Places {
 pub(crate) fn no_leader(queue: &TopicView) -> ApiError {
     let message = format!("no partition of queue {:?} has a leader", queue.name.as_str());
     ApiError::new(Code::Unavailable, message).with_help("try again")
-}
-
-/// The number of a subscription in a partition that is led here; without a name the queue's own.
-pub(crate) fn subscription_in(
-    app: &App,
-    id: TopicPartition,
-    name: Option<&str>,
-) -> Result<u32, ApiError> {
-    let Some(name) = name else { return Ok(OWN_SUBSCRIPTION) };
-    let found =
-        app.node.driver().with_deliveries(id, |deliveries, _| deliveries.subscription(name));
-    found.map_err(not_asked)?.ok_or_else(|| no_subscription(name))
 }
 
 pub(crate) fn no_subscription(name: impl std::fmt::Debug) -> ApiError {

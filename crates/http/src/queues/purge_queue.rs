@@ -14,7 +14,8 @@ use crate::captured::Captured;
 use crate::forward::{ask_each, is_hop};
 use crate::refusals;
 
-use super::place::{Places, no_leader, no_subscription, subscription_in};
+use super::place::{Places, no_leader, no_subscription};
+use super::subscriptions::number_in;
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +58,7 @@ pub(crate) async fn purge(
     let mut purged = 0;
     for partition in places.here {
         let id = queue.partition(partition);
-        let number = subscription_in(app, id, subscription.as_deref())?;
+        let number = number_in(app, queue, partition, subscription.as_deref()).await?;
         let purge = Request::Purge { subscription: number };
         match app.node.ask_deliveries(id, purge).await.map_err(refusals::of_unavailable)? {
             Reply::Count(count) => purged += count,

@@ -33,9 +33,10 @@ use crate::publish_elsewhere::LOOK_AGAIN_AFTER;
 use crate::refusals;
 
 use super::message::{Content, size};
-use super::place::{Places, no_leader, no_subscription, subscription_in};
+use super::place::{Places, no_leader, no_subscription};
 use super::receipt::QueueReceipt;
 use super::settle::{Named, Verb, settle};
+use super::subscriptions::number_in;
 
 /// Of so many receives one begins with the partitions that others lead, so that what is there is not
 /// forgotten as long as there is something here.
@@ -446,7 +447,7 @@ async fn receive_in(
     wait: Option<Duration>,
 ) -> Result<Handout, ApiError> {
     let id = queue.partition(partition);
-    let subscription = subscription_in(app, id, wanted.subscription.as_deref())?;
+    let subscription = number_in(app, queue, partition, wanted.subscription.as_deref()).await?;
     if wanted.repeats_only && !knows_attempt(app, id, subscription, wanted) {
         return Ok(Handout::new(app, queue, Vec::new()));
     }

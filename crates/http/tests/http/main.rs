@@ -16,5 +16,6 @@ mod sqs_access;
 mod sqs_fifo;
 mod sqs_move_tasks;
 mod sqs_support;
+mod subscriptions;
 mod support;
 mod tasks;

@@ -126,3 +126,50 @@ fn a_message_that_comes_too_late_for_its_receiver_goes_to_the_next_one() {
     }
     brokers.into_iter().for_each(stop);
 }
+
+#[test]
+fn a_subscription_is_in_partitions_that_are_added_later() {
+    let cluster = Cluster::of(3);
+    let brokers = cluster.first_three();
+    cluster.wait_until_whole(3);
+    cluster.ask(1, "/queues", &json!({ "name": "q", "partitions": 1 })).unwrap();
+    cluster.wait_until_whole(3);
+    // A poll makes the group.
+    let poll = |id: usize| {
+        let wanted =
+            json!({"group": "g", "max": 100, "timeout_ms": 1000, "visibility_ms": 600_000});
+        let polled = cluster.ask(id, "/topics/q/poll", &wanted).unwrap();
+        polled["messages"].as_array().unwrap().clone()
+    };
+    assert!(poll(2).is_empty());
+    cluster.run("topic", &["partitions", "add", "q", "5", "--yes"]);
+    cluster.wait_until_whole(3);
+    let messages: Vec<Value> =
+        (0..60).map(|n: u32| json!({"value": n.to_string(), "dedup_id": n.to_string()})).collect();
+    cluster.ask(3, "/queues/q/messages", &json!({ "messages": messages })).unwrap();
+    let mut polled = Vec::new();
+    for id in (1..=3).cycle().take(60) {
+        let some = poll(id);
+        polled.extend(some);
+        if polled.len() == 60 {
+            break;
+        }
+        assert!(polled.len() < 60, "a message was given to a group twice");
+    }
+    let path = "/queues/q/stats?subscription=g";
+    let told = || http::get(cluster.places[0].addresses.http, path).unwrap().success().unwrap();
+    assert_eq!(polled.len(), 60, "{}", told());
+    let partition = |message: &Value| {
+        message["message_id"].as_str().unwrap().split('-').next().unwrap().to_owned()
+    };
+    let partitions: BTreeSet<String> = polled.iter().map(partition).collect();
+    assert!(1 < partitions.len(), "messages lie in several partitions: {partitions:?}");
+    // Acknowledged at any broker.
+    let ids: Vec<&Value> = polled.iter().map(|message| &message["message_id"]).collect();
+    let acked = cluster.ask(2, "/topics/q/ack", &json!({"group": "g", "message_ids": ids}));
+    assert_eq!(acked.unwrap()["results"].as_array().unwrap().len(), 60);
+    let left = told();
+    assert_eq!((&left["in_flight"], &left["ready"]), (&json!(0), &json!(0)), "{left}");
+    assert_eq!(cluster.stats_at(1, "q").unwrap()["ready"], 60);
+    brokers.into_iter().for_each(stop);
+}

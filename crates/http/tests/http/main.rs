@@ -7,6 +7,7 @@ mod metrics;
 mod nodes;
 mod open_metrics;
 mod patience;
+mod queue_fairness;
 mod queue_figures;
 mod queue_limits;
 mod queues;

@@ -35,6 +35,8 @@ pub(in super::super) struct Clients {
     /// Receives that wait, by whom they were asked.
     waiting: Vec<(BrokerId, Token)>,
     pub(super) probe: Option<Probe>,
+    /// Messages that were received at the end.
+    pub(super) drained: u64,
 }
 
 /// A receive on its way.

@@ -43,6 +43,7 @@ impl World {
     /// What is received at the end is deleted, but for what is measured with.
     pub(super) fn drained(&mut self, place: Place, handed: &[Handed]) -> Result<(), Violation> {
         let now = self.now;
+        self.work.drained += handed.len() as u64;
         let mut receipts = Vec::new();
         for one in handed {
             match &mut self.work.probe {
@@ -71,8 +72,6 @@ pub(super) fn drain(world: &mut World) -> Result<(), Violation> {
     let began = world.now;
     world.trace.event("drain", &[]);
     empty(world)?;
-    // What was deleted does not come back when nobody expects it any more.
-    world.receive_everywhere()?;
     world.trace.event("drained", &[(world.now - began).as_millis() as u64]);
     world.events.add("work: promise kept", world.work.account.acknowledged_count());
     if world.chance.percent(PROBES_PERCENT) {
@@ -100,7 +99,7 @@ fn empty(world: &mut World) -> Result<(), Violation> {
     let bound = longest(world) + SPARE;
     loop {
         world.receive_everywhere()?;
-        let Some(open) = world.work.account.open(world.now) else { return Ok(()) };
+        let Some(open) = world.work.account.open(world.now) else { break };
         ensure!(
             world.now - began < bound,
             "INV-Q1",
@@ -108,6 +107,14 @@ fn empty(world: &mut World) -> Result<(), Violation> {
             bound.as_secs()
         );
     }
+    // What nobody was promised, because it was too old or may have been dropped, goes as well.
+    let mut before = None;
+    while before != Some(world.work.drained) {
+        before = Some(world.work.drained);
+        world.receive_everywhere()?;
+        ensure!(world.now - began < 2 * bound, "INV-Q4", "messages come again and again");
+    }
+    Ok(())
 }
 
 /// A receiver that waits gets what is sent, and again when its lease is over.

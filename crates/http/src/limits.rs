@@ -6,8 +6,9 @@ use std::time::Duration;
 /// Most bytes of a request's body; beyond: `BODY_TOO_LARGE`.
 pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Most connections at once; beyond: `OVERLOADED`, and the connection is closed.
-pub(crate) const CONNECTIONS_MAX: usize = 2_000;
+/// Most connections at once; beyond: `OVERLOADED`, and the connection is closed. A receiver that waits for a message
+/// holds one all the time.
+pub(crate) const CONNECTIONS_MAX: usize = 12_000;
 
 /// Most bytes of a request's headers; beyond: `HEADERS_TOO_LARGE`.
 pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
@@ -16,7 +17,7 @@ pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const HEADERS_MAX: usize = 100;
 
 /// Bytes and headers that the parser itself takes, so that our own answer comes first.
-pub(crate) const PARSER_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const PARSER_BYTES_MAX: usize = 32 * 1024;
 pub(crate) const PARSER_HEADERS_MAX: usize = 512;
 
 /// How long a connection may take for the head of a request, its idle time before it included;

@@ -86,6 +86,13 @@ impl OwnQueue {
         Ok(OwnQueue { address, name, runtime })
     }
 
+    /// How many receivers wait.
+    fn receivers(&self) -> Result<u64> {
+        let stats =
+            towpath_process::http::get(self.address, &format!("/queues/{}/stats", self.name));
+        stats?.success()?["receivers"].as_u64().context("statistics count receivers")
+    }
+
     async fn workers(&self) -> Result<Vec<OwnWorker>> {
         let mut workers = Vec::new();
         for _ in 0..CONNECTIONS {

@@ -1,9 +1,9 @@
 //! Receivers that wait for messages of a queue in which there are none.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::{JSON, OwnQueue};
@@ -13,6 +13,8 @@ use crate::row::{Goal, Of, Plan, Row, Sample, Work};
 
 /// After this a broker has done what it does when connections were opened.
 const SETTLE: Duration = Duration::from_secs(2);
+/// How long all of them may take to wait; nobody's wait ends meanwhile.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it is looked at; nobody's wait ends meanwhile.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -51,6 +53,11 @@ fn one(lab: &Lab, kind: Kind, polls: usize) -> Result<Sample> {
         }
         anyhow::Ok(waiting)
     })?;
+    let deadline = Instant::now() + PATIENCE;
+    while queue.receivers()? < polls as u64 {
+        ensure!(Instant::now() < deadline, "{} of {polls} receivers wait", queue.receivers()?);
+        thread::sleep(Duration::from_millis(50));
+    }
     thread::sleep(SETTLE);
     let settled = broker.cost()?;
     thread::sleep(LOOK);

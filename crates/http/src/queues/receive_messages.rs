@@ -26,8 +26,10 @@ pub(super) async fn handle(
     let (bytes, share) = read_body(&app.memory, &headers, body).await?;
     let wanted: WrittenReceive = parse_json(if bytes.is_empty() { b"{}" } else { &bytes })?;
     wanted.check()?;
-    drop(share);
-    let handout = receive(&app, &queue, &wanted, !is_hop(&headers)).await?;
+    let asks_others = !is_hop(&headers);
+    // They hold the buffer that the request was read into, and this may wait for long.
+    drop((headers, bytes, share));
+    let handout = receive(&app, &queue, &wanted, asks_others).await?;
     let (handed, shares) = handout.take();
     let messages =
         handed.iter().map(|handed| ReceivedMessage::of(handed, wanted.all_headers)).collect();

@@ -91,9 +91,9 @@ pub(crate) async fn handle(app: &App, request: Request) -> (Response, &'static s
     let request_id = random_uuid().hyphenated();
     let (parts, body) = request.into_parts();
     let mut counted = "sqs";
-    let answered = answer(app, &parts, body, &mut counted).await;
     let encoding =
         if parts.headers.contains_key(TARGET) { Encoding::Json } else { Encoding::Query };
+    let answered = answer(app, parts, body, &mut counted).await;
     let response = match answered {
         Ok((answer, shares)) => response(encode_answer(&answer, encoding, &request_id), shares),
         Err(error) => {
@@ -117,24 +117,25 @@ pub(crate) fn refuse(error: ApiError, headers: &HeaderMap) -> Response {
 
 async fn answer(
     app: &App,
-    parts: &Parts,
+    parts: Parts,
     body: Body,
     counted: &mut &'static str,
 ) -> Result<(Answer, Vec<Share>), Error> {
     let body = read_body(&app.memory, &parts.headers, body).await;
     let (body, share) = body.map_err(refusals::of)?;
-    let signer = access::signer(app, parts, &body)?;
+    let signer = access::signer(app, &parts, &body)?;
     let request = decode(&Incoming {
         method: parts.method.as_str(),
         path: parts.uri.path(),
         query: parts.uri.query().unwrap_or_default(),
-        target: target(parts)?,
+        target: target(&parts)?,
         body: &body,
     })?;
     *counted = request.action().name();
-    // What was read of the body is about as large, and lives as long.
-    drop(body);
-    let call = Call::new(app, parts, signer);
+    let call = Call::new(app, &parts, signer);
+    // What was read of the body is about as large, and lives as long. Headers hold the buffer that the request was
+    // read into, and this may wait for long.
+    drop((body, parts));
     let answered = call.carry_out(request).await;
     drop(share);
     answered

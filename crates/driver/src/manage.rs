@@ -74,7 +74,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             image.apply(record);
             effects.push((effect, name));
         }
-        let mut changed = Vec::new();
+        let (mut changed, mut opened) = (Vec::new(), Vec::new());
         for (effect, _) in &effects {
             if let Effect::PartitionChanged(id) = effect
                 && is_serving
@@ -83,11 +83,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     changed.push(*id);
                 } else {
                     self.open_changed(&image, *id);
+                    opened.push(*id);
                 }
             }
         }
         let registered = self.registered_in(&image);
         drop(image);
+        opened.into_iter().for_each(|id| self.resume_deliveries(id));
         changed.into_iter().for_each(|id| self.follow_image(id));
         for (effect, name) in effects {
             self.follow(effect, name.as_ref());
@@ -222,6 +224,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         // Whoever opens partitions holds the image, so that nobody opens one twice.
         let image = self.image.write().expect("no panic holds the image");
         let Some(topic) = image.topic_by_id(topic) else { return };
+        let mut opened = Vec::new();
         for (id, _) in topic.numbered() {
             let Some(records) = self.cell(id) else { continue };
             if self.cell(id.delivery_log()).is_some() {
@@ -231,8 +234,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 self.defer(records.volume, Deferred::Configure(records));
             } else {
                 self.open_changed(&image, id);
+                opened.push(id);
             }
         }
+        drop(image);
+        opened.into_iter().for_each(|id| self.resume_deliveries(id));
     }
 
     /// Deletes the records below `before` (`None`: below the high watermark). Returns the new log

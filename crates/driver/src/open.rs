@@ -343,9 +343,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let failed = Mutex::new(BTreeMap::new());
         self.clock.for_each(all.len(), &|nth| {
             let (topic, partition) = all[nth];
-            if let Err(error) = self.open_if_held(image, topic, PartitionIndex(partition)) {
+            let partition = PartitionIndex(partition);
+            if let Err(error) = self.open_if_held(image, topic, partition) {
                 failed.lock().expect("no panic holds the errors").insert(nth, error);
             }
+            self.resume_deliveries(TopicPartition { topic: topic.id, partition });
         });
         let failed = failed.into_inner().expect("no panic holds the errors");
         failed.into_values().next().map_or(Ok(()), Err)
@@ -353,7 +355,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     /// Opens a partition of `topic`, and the delivery log of a queue's, if this broker holds a replica and
     /// has not opened it yet; one of the two alone is not served. Where it leads, its state has begun to
-    /// lead before anybody can ask it.
+    /// lead before anybody can ask it; deliveries do so by [`Driver::resume_deliveries`], which whoever opens
+    /// calls once it has let go of the image: it takes the locks of partitions, and may read a whole backlog.
     pub(crate) fn open_if_held(
         &self,
         image: &Image,
@@ -427,7 +430,6 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             self.ask_leader_of(cell, state.leader);
         }
-        self.resume_deliveries(id);
         Ok(())
     }
 

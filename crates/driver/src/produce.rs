@@ -106,6 +106,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             // It would only wait in a longer queue.
             return Err(ProduceFailure::Stalled(self.stalled_reason(volume)));
         }
+        let partitions = self.sharing_partitions(id);
         let mut is_worked = false;
         let produced = self.step(&cell, |slot, now, out| {
             is_worked = slot.config.queue_enable;
@@ -121,7 +122,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 Admission::Append { base_offset, leader_epoch } => {
                     self.check_room(cell.volume)?;
                     if slot.config.queue_enable {
-                        self.check_limits(&cell, slot, &validated.header, batch.len())?;
+                        let size = (batch.len(), partitions);
+                        self.check_limits(&cell, slot, &validated.header, size)?;
                     }
                     validated.stamp(batch, base_offset, leader_epoch);
                     let header = BatchHeader::parse(batch)

@@ -35,7 +35,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         cell: &Cell<D>,
         slot: &Slot<D>,
         header: &BatchHeader,
-        batch_bytes: usize,
+        (batch_bytes, partitions): (usize, u64),
     ) -> Result<(), QueueFull> {
         let limits = limits(&slot.config);
         if !limits.is_limited() || header.is_control() {
@@ -43,7 +43,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
         // Records before deliveries, as wherever both are locked (`pair.rs`).
         let Some(fill) = self.fill(cell.id, slot) else { return Ok(()) };
-        let share = self.share(cell.id, limits);
+        let share = share_of(cell.id, limits, partitions);
         let messages = u64::try_from(header.record_count()).unwrap_or_default();
         // Equal messages that are sent at the same moment are not all taken or all refused.
         let refused = cell.counted.records_refused.load(Ordering::Relaxed);
@@ -60,11 +60,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         })
     }
 
-    fn share(&self, id: TopicPartition, limits: Limits) -> Limits {
-        let partitions =
-            self.image().topic_by_id(id.topic).map_or(1, |topic| topic.partitions.len());
-        let index = u64::try_from(id.partition.0).unwrap_or_default();
-        limits.share_of(index, partitions as u64)
+    /// How many partitions share what a queue takes. Never asked under a partition's lock: whoever publishes metadata
+    /// holds it and takes those.
+    pub(crate) fn sharing_partitions(&self, id: TopicPartition) -> u64 {
+        if self.cell(id.delivery_log()).is_none() {
+            return 1;
+        }
+        self.image().topic_by_id(id.topic).map_or(1, |topic| topic.partitions.len() as u64)
     }
 
     /// How full a partition is; nothing while nobody decides on its deliveries.
@@ -88,9 +90,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// How full a queue's partition is that is led here, and its share of what the queue takes.
     pub fn queue_fill(&self, id: TopicPartition) -> Option<(Fill, Limits)> {
         let cell = self.records_cell(id)?;
+        let partitions = self.sharing_partitions(id);
         let slot = self.lock_in_time(&cell)?;
         let fill = self.fill(id, &slot)?;
-        let share = self.share(id, limits(&slot.config));
+        let share = share_of(id, limits(&slot.config), partitions);
         Some((fill, share))
     }
+}
+
+fn share_of(id: TopicPartition, limits: Limits, partitions: u64) -> Limits {
+    let index = u64::try_from(id.partition.0).unwrap_or_default();
+    limits.share_of(index, partitions)
 }

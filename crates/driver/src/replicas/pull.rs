@@ -83,7 +83,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         checked: &mut Checked,
         out: &mut Vec<Output>,
     ) -> Took {
-        let Checked { answer, run, producers } = checked;
+        let Checked { answer, run, producers, producers_max } = checked;
+        let most = *producers_max;
         let replica = slot.partition.replica().expect("asked by the caller");
         let took = match replica.judge(answer) {
             ReplicaStep::Ignore | ReplicaStep::Wait => return Took::Nothing,
@@ -102,8 +103,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 Ok(Took::Nothing)
             }
             ReplicaStep::TruncateTo(_) if mutant::is_on(Mutant::CutNotDone) => Ok(Took::Nothing),
-            ReplicaStep::TruncateTo(to) => self.cut(cell, slot, now, to),
-            ReplicaStep::StartAt(to) => self.start_at(cell, slot, to, producers.take(), out),
+            ReplicaStep::TruncateTo(to) => self.cut(cell, slot, (now, to), most),
+            ReplicaStep::StartAt(to) => {
+                let producers = producers.take().unwrap_or_else(|| Producers::new(most));
+                self.start_at(cell, slot, to, producers, out)
+            }
             ReplicaStep::Contradiction(contradiction) => {
                 tracing::error!(topic = %cell.topic, partition = %cell.id.partition, %contradiction,
                     "this replica does not follow its leader");
@@ -128,7 +132,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// what they should be, and the position will be told again.
     fn checked(&self, cell: &Cell<D>, fed: &Fed) -> Option<Checked> {
         let Fed { answer, batches, .. } = fed;
-        let mut checked = Checked { answer: answer.clone(), run: None, producers: None };
+        let mut checked =
+            Checked { answer: answer.clone(), run: None, producers: None, producers_max: 0 };
         let refused = |error: &dyn std::fmt::Display| {
             tracing::warn!(topic = %cell.topic, partition = %cell.id.partition, %error,
                 "records of the leader are refused");
@@ -142,10 +147,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 checked.run = Some(run.inspect_err(|error| refused(error)).ok()?);
             }
             AnswerKind::BeginAnew { producers, .. } => {
-                let (now, most) = (self.clock.now(), self.producers_max());
+                checked.producers_max = self.producers_max();
+                let (now, most) = (self.clock.now(), checked.producers_max);
                 let producers = Producers::decode(producers, now, most);
                 checked.producers = Some(producers.inspect_err(|error| refused(error)).ok()?);
             }
+            AnswerKind::Diverging { .. } => checked.producers_max = self.producers_max(),
             _ => {}
         }
         Some(checked)
@@ -181,8 +188,8 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         &self,
         cell: &Arc<Cell<D>>,
         slot: &mut Slot<D>,
-        now: Now,
-        to: Offset,
+        (now, to): (Now, Offset),
+        producers_max: usize,
     ) -> Result<Took, LogError> {
         let end = slot.log.log_end_offset();
         slot.log.truncate_to(to)?;
@@ -192,7 +199,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             "records that were never committed are cut off");
         // The log is cut and the core does not know yet: what cannot be read now ends the replica.
         let producers =
-            self.producers_of_log(cell, slot, now).inspect_err(|_| slot.failed = true)?;
+            producers_of_log(cell, slot, now, producers_max).inspect_err(|_| slot.failed = true)?;
         slot.partition.truncated(end_now, producers);
         self.want_sync(cell, slot);
         Ok(Took::Ask)
@@ -205,10 +212,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         cell: &Arc<Cell<D>>,
         slot: &mut Slot<D>,
         to: Offset,
-        producers: Option<Producers>,
+        producers: Producers,
         out: &mut Vec<Output>,
     ) -> Result<Took, LogError> {
-        let producers = producers.unwrap_or_else(|| Producers::new(self.producers_max()));
         let known = encode_producers(&producers, &EpochHistory::new());
         slot.followed = None;
         let begun = slot.log.begin_at(to, Some(&known));
@@ -221,17 +227,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         Ok(Took::Ask)
     }
 
-    /// What is left of a log that was cut says of its producers.
-    fn producers_of_log(
-        &self,
-        cell: &Arc<Cell<D>>,
-        slot: &Slot<D>,
-        now: Now,
-    ) -> Result<Producers, LogError> {
-        let (most, latest) = (self.producers_max(), slot.partition.leader_epoch());
-        read_producers(cell.id, latest, most, &slot.log, now).map(|(producers, _)| producers)
-    }
-
+    /// Never asked under a partition's lock: whoever publishes metadata holds it and takes those.
     fn producers_max(&self) -> usize {
         self.image().broker_config().producers_per_partition_max
     }
@@ -363,6 +359,8 @@ struct Checked {
     answer: ReplicaAnswer,
     run: Option<Run>,
     producers: Option<Producers>,
+    /// Most producers that the partition remembers, where the answer may make the replica read them anew.
+    producers_max: usize,
 }
 
 /// Positions that a list of partitions would tell; nothing for those that lead.
@@ -372,4 +370,15 @@ pub(crate) fn collect<D: Disk>(slot: &Slot<D>, id: TopicPartition, positions: &M
         let mut positions = positions.lock().expect("no panic holds a list of positions");
         positions.entry(leader).or_default().push((id, replica.position()));
     }
+}
+
+/// What is left of a log that was cut says of its producers.
+fn producers_of_log<D: Disk>(
+    cell: &Cell<D>,
+    slot: &Slot<D>,
+    now: Now,
+    most: usize,
+) -> Result<Producers, LogError> {
+    let latest = slot.partition.leader_epoch();
+    read_producers(cell.id, latest, most, &slot.log, now).map(|(producers, _)| producers)
 }

@@ -126,5 +126,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             tracing::error!(topic = %topic.name, partition = %id.partition, %error,
                 "a replica cannot begin anew");
         }
+        drop(image);
+        self.resume_deliveries(id.records());
     }
 }

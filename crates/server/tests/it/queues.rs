@@ -1,6 +1,7 @@
 //! A topic that is worked as a queue: what producers send is received, hidden, deleted and delivered again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use towpath_driver::Clock;
@@ -150,6 +151,40 @@ fn a_topic_becomes_a_queue_with_everything_that_is_in_it() {
     wire.produce("jobs", &batch(&["c"]));
     let all = queue.receive(10, SECOND);
     assert_eq!(queue.values(&all), ["a", "b", "c"]);
+}
+
+/// Whoever publishes metadata waits for partitions, so nobody who holds one may wait for the metadata.
+#[test]
+fn a_topic_becomes_a_queue_while_it_is_looked_at_and_written_to() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    wire.create("jobs", 1, &[("queue.limit.messages", "1000000")]);
+    let large = "x".repeat(100_000);
+    (0..100).for_each(|_| drop(wire.produce("jobs", &batch(&[large.as_str(); 5]))));
+    let id = Queue::open(&broker).id;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let lookers: Vec<_> = (0..2)
+        .map(|_| {
+            let (node, is_over) = (Arc::clone(broker.shared_node()), Arc::clone(&is_over));
+            std::thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    node.driver().queue_fill(id);
+                }
+            })
+        })
+        .collect();
+    let mut writer = broker.connect();
+    let (done, is_done) = std::sync::mpsc::channel();
+    let alter = std::thread::spawn(move || {
+        assert_eq!(wire.alter("jobs", "queue.enable", Some("true")), ErrorCode::None);
+        writer.produce("jobs", &batch(&["last"]));
+        done.send(()).expect("somebody waits");
+    });
+    is_done.recv_timeout(30 * SECOND).expect("nobody waits for ever");
+    is_over.store(true, Ordering::Relaxed);
+    lookers.into_iter().for_each(|looker| looker.join().expect("it looked"));
+    alter.join().expect("it was altered");
+    assert_eq!(Queue::open(&broker).stats().ready, 501);
 }
 
 #[test]

@@ -10,11 +10,12 @@
 //! from the last snapshot.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use towpath_log::Log;
 use towpath_log::disk::Disk;
 use towpath_model::properties::TopicConfig;
-use towpath_model::{Now, Offset, TopicPartition};
+use towpath_model::{Now, Offset, Time, TopicPartition};
 use towpath_queue::Deliveries;
 
 use crate::cell::{Cell, Slot};
@@ -25,6 +26,10 @@ use crate::world::{Clock, Net};
 
 /// Bytes of a log that are folded before others may have it.
 const STEP_BYTES: u64 = 64 << 10;
+/// Steps of one log in one upkeep: whoever has much to fold, after a start, does not keep the others waiting.
+const STEPS_MAX: usize = 128;
+/// A log that could not be read is read anew after so long.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// The state of a delivery log that is followed, as far as it has been folded.
 #[derive(Debug)]
@@ -32,8 +37,8 @@ pub(crate) struct Followed {
     deliveries: Deliveries,
     /// What begins before this has been folded.
     next: Offset,
-    /// The log cannot be read: whoever wants to lead finds out why.
-    is_stuck: bool,
+    /// The log could not be read, and is left alone until then: whoever wants to lead finds out why.
+    stuck_until: Option<Time>,
 }
 
 impl Followed {
@@ -44,7 +49,7 @@ impl Followed {
             Offset::ZERO => Deliveries::new(config),
             _ => Deliveries::from_snapshot(config),
         };
-        Followed { deliveries, next, is_stuck: false }
+        Followed { deliveries, next, stuck_until: None }
     }
 
     /// Folds on; says whether `end` is reached.
@@ -62,7 +67,7 @@ impl Followed {
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Folds what a follower has of a delivery log and has not folded.
     pub(crate) fn fold_along(&self, cell: &Arc<Cell<D>>) {
-        loop {
+        for _ in 0..STEPS_MAX {
             let Some(mut slot) = self.lock_in_time(cell) else { return };
             match slot.fold_step(self.clock.now()) {
                 Ok(true) => {}
@@ -87,7 +92,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub fn has_folded_what_the_log_says(&self, id: TopicPartition) -> Option<bool> {
         let cell = self.cell(id.delivery_log())?;
         let slot = self.lock_in_time(&cell)?;
-        let followed = slot.followed.as_ref().filter(|followed| !followed.is_stuck)?;
+        let followed = slot.followed.as_ref().filter(|followed| followed.stuck_until.is_none())?;
         let start = slot.log.log_start_offset();
         if followed.next < start || followed.deliveries.awaits_snapshot() {
             return None;
@@ -108,24 +113,28 @@ impl<D: Disk> Slot<D> {
             return Ok(false);
         }
         let start = self.log.log_start_offset();
-        if self.followed.as_ref().is_none_or(|followed| followed.next < start) {
+        let is_over = |followed: &Followed| match followed.stuck_until {
+            Some(until) => until <= now.time,
+            None => followed.next < start,
+        };
+        if self.followed.as_ref().is_none_or(is_over) {
             self.followed = Some(Followed::at_start_of(&self.log, &self.config));
         }
         let end = self.partition.high_watermark().min(self.log.log_end_offset());
-        let Some(followed) = self.followed.as_mut().filter(|it| !it.is_stuck && it.next < end)
-        else {
-            return Ok(false);
-        };
+        let can_go_on = |it: &&mut Followed| it.stuck_until.is_none() && it.next < end;
+        let Some(followed) = self.followed.as_mut().filter(can_go_on) else { return Ok(false) };
+        let before = followed.next;
         let is_done = followed.fold(&self.log, end, STEP_BYTES).inspect_err(|_| {
-            followed.is_stuck = true;
+            followed.stuck_until = Some(now.time + AGAIN_AFTER);
         })?;
         followed.deliveries.folded_at(now.time);
-        Ok(!is_done)
+        Ok(!is_done && before < followed.next)
     }
 
     /// The log ends there now.
     pub(crate) fn forget_folded_beyond(&mut self, end: Offset) {
-        self.followed = self.followed.take().filter(|followed| followed.next <= end);
+        let is_of_it = |it: &Followed| it.stuck_until.is_none() && it.next <= end;
+        self.followed = self.followed.take().filter(is_of_it);
     }
 
     /// What was folded while this log was followed, with the rest of the log: the state with which this
@@ -133,7 +142,7 @@ impl<D: Disk> Slot<D> {
     pub(crate) fn take_followed(&mut self) -> Option<Deliveries> {
         let mut followed = self.followed.take()?;
         let (start, end) = (self.log.log_start_offset(), self.log.log_end_offset());
-        if followed.is_stuck || followed.next < start || end < followed.next {
+        if followed.stuck_until.is_some() || followed.next < start || end < followed.next {
             return None;
         }
         // Damage is found again, and told, by whoever reads the whole log.

@@ -526,7 +526,7 @@ impl Deliveries {
         offsets.retain(|offset| {
             (Offset::ZERO..self.messages.admitted_to).contains(offset)
                 && !own.settled.contains(*offset)
-                && !own.moving.contains_key(offset)
+                && !own.moving.contains(*offset)
         });
         let there = offsets.len();
         let is_ready =
@@ -737,21 +737,20 @@ fn dispose(
 }
 
 fn departures(own: &Subscription, to: &str, max: usize) -> Vec<Departure> {
-    let departure = |(offset, way): (&Offset, &Move)| {
-        let live = own.live.get(*offset);
+    let departure = |(offset, way): (Offset, &Move)| {
+        let live = own.live.get(offset);
         Departure {
-            offset: *offset,
+            offset,
             way: way.clone(),
             receives: live.map_or(0, |live| live.receives),
             history: live.map(|live| live.history.clone()).unwrap_or_default(),
         }
     };
-    let there = own.moving.iter().filter(|(_, way)| &*way.to == to);
-    there.take(max).map(departure).collect()
+    own.moving.to(to).take(max).map(departure).collect()
 }
 
 fn moving(own: &Subscription, offsets: Vec<Offset>) -> Vec<Offset> {
-    offsets.into_iter().filter(|offset| own.moving.contains_key(offset)).collect()
+    offsets.into_iter().filter(|offset| own.moving.contains(*offset)).collect()
 }
 
 fn settled(at: QueueTime, subscription: u32, how: Settlement, offsets: Vec<Offset>) -> Vec<Record> {

@@ -489,7 +489,7 @@ impl Deliveries {
         }
         for offset in offsets {
             let reason = match how {
-                Settlement::Moved => own.moving.get(offset).map(|way| way.reason),
+                Settlement::Moved => own.moving.get(*offset).map(|way| way.reason),
                 _ => None,
             };
             let live = own.settle(*offset, messages);

@@ -211,6 +211,6 @@ fn just(records: Vec<Record>) -> DeliveryDecision {
 fn is_waiting(own: &Subscription, offset: Offset) -> bool {
     let place = own.live.get(offset).map(|live| live.place);
     !own.settled.contains(offset)
-        && !own.moving.contains_key(&offset)
+        && !own.moving.contains(offset)
         && !matches!(place, Some(Place::Leased { .. } | Place::Moving))
 }

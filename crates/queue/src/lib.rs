@@ -23,6 +23,7 @@ mod expire;
 mod groups;
 mod index;
 mod limit;
+mod moving;
 mod names;
 mod observed;
 mod ranges;

@@ -233,7 +233,7 @@ fn put_subscription(out: &mut Vec<u8>, own: &Subscription) {
         put_live(out, live);
     }
     put_u64(out, own.moving.len() as u64);
-    for (offset, Move { to, reason, note }) in &own.moving {
+    for (offset, Move { to, reason, note }) in own.moving.iter() {
         put_i64(out, offset.0);
         put_bytes(out, to.as_bytes());
         out.push(reason.byte());

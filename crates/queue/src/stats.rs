@@ -189,7 +189,7 @@ impl Deliveries {
 
     pub(crate) fn state_of(&self, at: QueueTime, subscription: u32, offset: Offset) -> PeekState {
         let own = &self.subscriptions[&subscription];
-        if let Some(way) = own.moving.get(&offset) {
+        if let Some(way) = own.moving.get(offset) {
             return PeekState::Moving(way.clone());
         }
         if let Some(live) = own.live.get(offset) {
@@ -240,18 +240,16 @@ impl Deliveries {
     /// Which subscriptions have messages on their way, and to which queues.
     #[must_use]
     pub fn ways(&self) -> BTreeSet<(u32, Arc<str>)> {
-        let own = self.subscriptions.iter().filter(|(_, own)| !own.moving.is_empty());
-        let ways = |(number, own): (&u32, &Subscription)| {
-            let number = *number;
-            own.moving.values().map(move |way| (number, Arc::clone(&way.to))).collect::<Vec<_>>()
-        };
-        own.flat_map(ways).collect()
+        let ways = self.subscriptions.iter().flat_map(|(number, own)| {
+            own.moving.destinations().map(|to| (*number, Arc::clone(to)))
+        });
+        ways.collect()
     }
 
     /// The messages of a subscription that are on their way to another queue.
     pub fn moves(&self, subscription: u32) -> impl Iterator<Item = (Offset, &Move)> + '_ {
         let own = self.subscriptions.get(&subscription);
-        own.into_iter().flat_map(|own| own.moving.iter().map(|(offset, way)| (*offset, way)))
+        own.into_iter().flat_map(|own| own.moving.iter())
     }
 
     /// How the deliveries of a message ended, the newest last.

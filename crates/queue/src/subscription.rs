@@ -20,6 +20,7 @@ use towpath_model::{Offset, Timestamp};
 use crate::due::DueIndex;
 use crate::groups::{GroupNumber, Groups};
 use crate::index::OffsetMap;
+use crate::moving::Moving;
 use crate::observed::Seen;
 use crate::ranges::OffsetRanges;
 use crate::record::{DeadReason, Return};
@@ -136,7 +137,7 @@ pub(crate) struct Subscription {
     /// Delays of messages that came back. Those of new ones are the same for all subscriptions.
     pub(crate) delays: DueIndex,
     deadlines: BTreeMap<QueueTime, Deadline>,
-    pub(crate) moving: BTreeMap<Offset, Move>,
+    pub(crate) moving: Moving,
     pub(crate) named: BTreeMap<Arc<[u8]>, Named>,
     named_order: VecDeque<(QueueTime, Arc<[u8]>)>,
     pub(crate) leased: usize,
@@ -158,7 +159,7 @@ impl Subscription {
             live: OffsetMap::default(),
             delays: DueIndex::default(),
             deadlines: BTreeMap::new(),
-            moving: BTreeMap::new(),
+            moving: Moving::default(),
             named: BTreeMap::new(),
             named_order: VecDeque::new(),
             leased: 0,
@@ -336,7 +337,7 @@ impl Subscription {
                 }
             }
             Some(Place::Moving) => {
-                self.moving.remove(&offset);
+                self.moving.remove(offset);
             }
             Some(Place::Delayed { .. }) => {
                 self.delayed_again -= 1;
@@ -345,7 +346,7 @@ impl Subscription {
                     self.take(offset, known);
                 }
             }
-            None if self.moving.remove(&offset).is_some() => {}
+            None if self.moving.remove(offset).is_some() => {}
             Some(Place::Ready) | None => self.take(offset, known),
         }
     }
@@ -466,7 +467,7 @@ impl Subscription {
     pub(crate) fn first_delay_ended(&mut self, offset: Offset, known: &impl Known) {
         if self.settled.contains(offset)
             || self.live.get(offset).is_some()
-            || self.moving.contains_key(&offset)
+            || self.moving.contains(offset)
         {
             return;
         }
@@ -535,7 +536,7 @@ impl Subscription {
             self.leave_place(offset, known);
             self.live.remove(offset);
         }
-        self.moving.split_off(&end);
+        self.moving.truncate(end);
         self.take_run(everything);
         let in_groups: Vec<(GroupNumber, Offset)> =
             self.groups.iter().filter(|(_, offset)| end <= *offset).collect();

@@ -175,12 +175,12 @@ impl QueueWorker {
             let deadline = desk.next_deadline();
             tokio::select! {
                 biased;
+                () = stopped(&mut stop), if !desk.is_stopping => desk.stop().await,
                 Some(received) = desk.receiving.join_next() => desk.received(received, &handler),
                 Some(ended) = desk.running.join_next_with_id() => desk.ended(ended),
                 Some(settled) = desk.settling.next() => desk.settled(settled),
                 Some(extended) = desk.extending.join_next() => desk.extended(extended),
                 () = sleep_until(deadline.unwrap_or(now)), if deadline.is_some() => {}
-                () = stopped(&mut stop), if !desk.is_stopping => desk.stop().await,
             }
         }
         let stats = desk.stats();
@@ -281,16 +281,16 @@ impl Desk {
 
     /// Asks for messages, if there is capacity and nobody asks already.
     fn receive(&mut self, now: Instant) {
-        let is_paused = self.receives_at.is_some_and(|at| now < at);
-        let is_full = UNSETTLED_MAX <= self.settling.len();
-        if self.is_stopping || is_paused || is_full || !self.receiving.is_empty() {
-            return;
-        }
+        // A time that has passed is forgotten here whatever else is in the way, or it would wake the loop at
+        // once, again and again: `capacity` does the same for the breaker's.
+        self.receives_at = self.receives_at.filter(|at| now < *at);
         let capacity = self.capacity(now);
-        if capacity == 0 {
+        let is_paused = self.receives_at.is_some();
+        let is_full = UNSETTLED_MAX <= self.settling.len();
+        let may_ask = capacity != 0 && !is_paused && !is_full && self.receiving.is_empty();
+        if self.is_stopping || !may_ask {
             return;
         }
-        self.receives_at = None;
         let options = ReceiveOptions {
             max: capacity.min(BATCH_MAX),
             wait: self.config.wait,

@@ -155,6 +155,25 @@ async fn failures_in_a_row_stop_it_for_a_while_and_then_one_is_tried() {
 }
 
 #[tokio::test]
+async fn a_time_that_has_passed_wakes_nobody_again() {
+    let fake = Fake::start().await;
+    let pause = Duration::from_secs(30);
+    let breaker = BreakerConfig { failures: 1, pause, ..BreakerConfig::default() };
+    let worker = QueueWorker::new(fake.queue(), WorkerConfig { breaker, ..config(1) }).unwrap();
+    let mut desk = Desk::new(&worker, Duration::from_secs(30));
+    let now = Instant::now();
+    // A receive has failed, and then what ran did.
+    desk.receives_at = Some(now);
+    desk.breaker.record(now, true);
+    desk.receive(now);
+    assert_eq!(desk.next_deadline(), Some(now + pause));
+    // A receive from before is still under way when the pause ends.
+    desk.receiving.spawn(std::future::pending());
+    desk.receive(now + pause);
+    assert_eq!(desk.next_deadline(), None);
+}
+
+#[tokio::test]
 async fn one_that_is_stopped_finishes_what_runs_and_begins_nothing() {
     let fake = Fake::start().await.with_messages(10);
     let config = WorkerConfig { stops_when_empty: false, wait: PATIENCE, ..config(2) };

@@ -38,7 +38,9 @@ pub struct ReceiveOptions {
     pub subscription: Option<String>,
     /// Who receives, for people who look.
     pub holder: Option<String>,
-    /// A repeat of a receive with the same id is given the same messages while all of them are held.
+    /// A repeat of a receive with the same id is given the same messages while all of them are held. The price:
+    /// what it was given cannot be given back uncounted ([`Queue::give_back`]); it stays hidden until its time has
+    /// run out. So a receive has no id unless the caller gives one.
     pub attempt_id: Option<String>,
 }
 
@@ -129,6 +131,10 @@ impl Queue {
 
     /// Receives messages, which are hidden from others until their time has run out.
     ///
+    /// It is asked again where an answer does not come. What a broker has handed out with an answer that was lost
+    /// on the way is hidden until its time has run out, unless there is an
+    /// [`attempt_id`](ReceiveOptions::attempt_id).
+    ///
     /// # Errors
     /// When no broker answers, or one refuses.
     pub async fn receive(&self, options: &ReceiveOptions) -> Result<Vec<QueueMessage>> {
@@ -148,7 +154,7 @@ impl Queue {
             body: body.to_string().into(),
             doing: format!("receiving from queue {:?}", self.name),
             wait: options.wait,
-            // What was handed out to nobody comes back.
+            // What was handed out to nobody comes back: at once where the broker sees that nobody listens.
             is_repeatable: true,
         };
         let Received { messages } = self.http.value(&call).await?;
@@ -206,7 +212,8 @@ impl Queue {
         self.settle("release", receipts, &body).await
     }
 
-    /// Gives these back at once: nobody has begun to work them, and they do not count as received.
+    /// Gives these back at once: nobody has begun to work them, and they do not count as received. Those of a
+    /// receive with an [`attempt_id`](ReceiveOptions::attempt_id) stay held for whoever repeats it.
     ///
     /// # Errors
     /// As [`Queue::delete`].

@@ -5,10 +5,12 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStringExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
@@ -19,6 +21,11 @@ use towpath_client::{QueueMessage, Work};
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// How long standard error is read after the end: somebody else may have it open.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(500);
+/// The most bytes of a variable with its name. Linux takes 128 KiB, with the zero at its end.
+const VARIABLE_BYTES_MAX: usize = (128 << 10) - 1;
+/// The most bytes that a message adds to the environment. Linux takes a quarter of the stack's limit, which is
+/// 2 MiB where nobody has changed it, and what the worker was started with is in there too.
+const ENVIRONMENT_BYTES_MAX: usize = 512 << 10;
 /// What is kept of standard error; brokers keep 1,024 bytes.
 const LINES_MAX: usize = 10;
 const LINE_BYTES_MAX: usize = 500;
@@ -37,6 +44,15 @@ pub(super) enum Ended {
     Interrupted,
     /// The broker did not let it go on.
     Refused(towpath_client::Error),
+}
+
+/// Why a command did not run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotRun {
+    /// It would be the same for every message.
+    Never(String),
+    /// It may run another time, or for another message.
+    ThisTime(String),
 }
 
 /// How it went.
@@ -67,18 +83,29 @@ impl Program {
     /// Runs it for a message; ends it when somebody else may have the message.
     ///
     /// # Errors
-    /// When it cannot be run at all.
-    pub(super) async fn run(&self, mut work: Work) -> Result<Ran, String> {
-        let mut child = self.start(&work.message)?;
+    /// When it does not run.
+    pub(super) async fn run(&self, mut work: Work) -> Result<Ran, NotRun> {
+        let message = work.message.clone();
+        self.run_while_held(&message, work.lease_lost()).await
+    }
+
+    async fn run_while_held(
+        &self,
+        message: &QueueMessage,
+        lease_lost: impl Future<Output = ()>,
+    ) -> Result<Ran, NotRun> {
+        let mut child = self.start(message)?;
         let group = Group::of(&child);
-        let value = work.message.value.clone().unwrap_or_default();
+        let value = message.value.clone().unwrap_or_default();
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let mut lines = Lines::default();
         let ran =
             async { tokio::join!(feed(stdin, &value), finish(&mut child, stderr, &mut lines)).1 };
         let status = tokio::select! {
-            status = ran => status.map_err(|error| format!("{self} cannot be waited for: {error}"))?,
-            () = work.lease_lost() => {
+            status = ran => status.map_err(|error| {
+                NotRun::ThisTime(format!("{self} cannot be waited for: {error}"))
+            })?,
+            () = lease_lost => {
                 group.tell(Signal::TERM);
                 // If that takes too long, its end comes with the group's.
                 let _ = timeout(END_PATIENCE, child.wait()).await;
@@ -89,16 +116,32 @@ impl Program {
         Ok(Ran { code: status.code(), words: lines.words(status) })
     }
 
-    fn start(&self, message: &QueueMessage) -> Result<Child, String> {
-        let (program, arguments) = self.words.split_first().ok_or("there is nothing to run")?;
+    fn start(&self, message: &QueueMessage) -> Result<Child, NotRun> {
+        let nothing = || NotRun::Never("there is nothing to run".to_owned());
+        let (program, arguments) = self.words.split_first().ok_or_else(nothing)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command.envs(environment(&self.queue, message));
-        command.spawn().map_err(|error| format!("{program} cannot be run: {error}"))
+        command.spawn().map_err(|error| {
+            let why = format!("{program} cannot be run: {error}");
+            match is_of_the_program(&error) {
+                true => NotRun::Never(why),
+                false => NotRun::ThisTime(why),
+            }
+        })
     }
 }
 
-/// What a command is told beside the value. What no environment can hold is left out.
+/// Whether a program cannot be started whatever the message is. All else may pass, such as too many processes or
+/// open files, or lies in the message, such as more than an environment takes.
+fn is_of_the_program(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::NotADirectory)
+        || Errno::from_io_error(error) == Some(Errno::NOEXEC)
+}
+
+/// What a command is told beside the value. What no environment can hold is left out: zeros, what is too long by
+/// itself, and what is too much with those before.
 fn environment(queue: &str, message: &QueueMessage) -> Vec<(String, OsString)> {
     let mut told: Vec<(String, OsString)> = vec![
         ("TOWPATH_QUEUE".to_owned(), queue.into()),
@@ -106,8 +149,14 @@ fn environment(queue: &str, message: &QueueMessage) -> Vec<(String, OsString)> {
         ("TOWPATH_RECEIVES".to_owned(), message.receives.to_string().into()),
         ("TOWPATH_SENT_MS".to_owned(), message.sent_ms.to_string().into()),
     ];
+    let mut left = ENVIRONMENT_BYTES_MAX;
     let mut say = |name: String, value: Option<&bytes::Bytes>| {
-        if let Some(value) = value.filter(|value| !value.contains(&0)) {
+        let Some(value) = value.filter(|value| !value.contains(&0)) else { return };
+        let bytes = name.len() + "=".len() + value.len();
+        // Each one costs its zero and a pointer besides.
+        let cost = bytes + 1 + size_of::<usize>();
+        if bytes <= VARIABLE_BYTES_MAX && cost <= left {
+            left -= cost;
             told.push((name, OsString::from_vec(value.to_vec())));
         }
     };
@@ -131,7 +180,7 @@ async fn finish(
     child: &mut Child,
     stderr: Option<ChildStderr>,
     lines: &mut Lines,
-) -> std::io::Result<ExitStatus> {
+) -> io::Result<ExitStatus> {
     let Some(stderr) = stderr else { return child.wait().await };
     let reading = read(stderr, lines);
     tokio::pin!(reading);
@@ -221,22 +270,61 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_command_is_told_what_there_is_to_know() {
-        let header = |key: &str, value: &'static [u8]| Header {
-            key: key.into(),
-            value: Some(Bytes::from_static(value)),
-        };
-        let message = QueueMessage {
+    fn message(headers: Vec<Header>) -> QueueMessage {
+        QueueMessage {
             id: "0-1".to_owned(),
             value: None,
             group: Some("cust-7".into()),
-            headers: vec![header("trace-id", b"abc"), header("bin", b"a\0b")],
+            headers,
             sent_ms: 5,
             receives: 2,
             receipt: "r".to_owned(),
             visible_again_ms: 0,
+        }
+    }
+
+    fn header(key: &str, value: impl Into<Bytes>) -> Header {
+        Header { key: key.into(), value: Some(value.into()) }
+    }
+
+    async fn ran(line: &str, message: &QueueMessage) -> Result<Ran, NotRun> {
+        let program = Program::new("q", Some(line), &[]);
+        program.run_while_held(message, std::future::pending()).await
+    }
+
+    #[tokio::test]
+    async fn what_no_environment_takes_is_left_out() {
+        let of = |value: usize, name: &str| header(name, vec![b'x'; value]);
+        let longest = VARIABLE_BYTES_MAX - "TOWPATH_HEADER_A=".len();
+        let told = "test $TOWPATH_HEADER_Z = z && test -z ${TOWPATH_HEADER_B+x} && test ${#TOWPATH_HEADER_A} = ";
+        let one = message(vec![of(longest, "a"), of(longest + 1, "b"), header("z", "z")]);
+        assert_eq!(ran(&format!("{told}{longest}"), &one).await.unwrap().code, Some(0));
+        let many = (0..10).map(|n| of(100_000, &format!("many{n}")));
+        let many = message(many.chain([header("z", "z")]).collect());
+        let counted =
+            "test $TOWPATH_HEADER_Z = z && test $(env | grep -c ^TOWPATH_HEADER_MANY) = 5";
+        assert_eq!(ran(counted, &many).await.unwrap().code, Some(0));
+    }
+
+    #[tokio::test]
+    async fn what_lies_in_the_program_is_told_from_what_passes() {
+        let starts = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let program = Program::new("q", None, &words);
+            async move { program.run_while_held(&message(vec![]), std::future::pending()).await }
         };
+        for never in ["/no/such/command", "/etc/passwd", "/etc/passwd/command"] {
+            let not_run = starts(&[never]).await;
+            assert!(matches!(not_run, Err(NotRun::Never(_))), "{never}: {not_run:?}");
+        }
+        let too_long = "x".repeat(VARIABLE_BYTES_MAX + 1);
+        let not_run = starts(&["true", &too_long]).await;
+        assert!(matches!(not_run, Err(NotRun::ThisTime(_))), "{not_run:?}");
+    }
+
+    #[test]
+    fn a_command_is_told_what_there_is_to_know() {
+        let message = message(vec![header("trace-id", "abc"), header("bin", "a\0b")]);
         let told = environment("q", &message);
         let of = |name: &str| {
             let found = told.iter().find(|(told, _)| told == name);

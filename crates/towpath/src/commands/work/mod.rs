@@ -22,7 +22,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, Report};
 use crate::session::Session;
 use crate::units::{parse_duration, plural};
-use child::{Ended, Program};
+use child::{Ended, NotRun, Program};
 
 /// How long a receive waits, when the worker ends with the queue.
 const LAST_WAIT: Duration = Duration::from_secs(1);
@@ -34,7 +34,8 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
   towpath work emails --exec 'jq -r .to | xargs ./send-mail' --once
 
 The value is on standard input. In the environment: TOWPATH_QUEUE, TOWPATH_MESSAGE_ID, TOWPATH_RECEIVES,
-TOWPATH_SENT_MS, TOWPATH_KEY (the message group), and TOWPATH_HEADER_NAME for each header.
+TOWPATH_SENT_MS, TOWPATH_KEY (the message group), and TOWPATH_HEADER_NAME for each header. A key or header
+with a zero byte or of 128 KiB or more is left out, and so is what would make them more than 512 KiB together.
 0 deletes the message, 75 gives it back for another time, anything else is a failure: the last lines of
 standard error are kept with the message.")]
 pub(crate) struct WorkArgs {
@@ -199,8 +200,10 @@ async fn work_one(
     let ran = plan.program.run(work).await;
     let ran = match ran {
         Ok(ran) => ran,
-        Err(why) => {
-            // It would fail for every message.
+        Err(NotRun::ThisTime(why)) => {
+            return Err(HandlerError::Retry { delay: plan.retry_after, note: Some(why) });
+        }
+        Err(NotRun::Never(why)) => {
             *plan.failure.lock().expect("nothing panics while it holds this lock") = Some(why);
             stopping.stop();
             return Err(HandlerError::Retry { delay: Some(Duration::ZERO), note: None });

@@ -99,8 +99,15 @@ impl Program {
         let value = message.value.clone().unwrap_or_default();
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let mut lines = Lines::default();
-        let ran =
-            async { tokio::join!(feed(stdin, &value), finish(&mut child, stderr, &mut lines)).1 };
+        let ran = async {
+            let finishing = finish(&mut child, stderr, &mut lines);
+            tokio::pin!(finishing);
+            // Somebody whom it has left behind may have the other end of the pipe, and not read.
+            tokio::select! {
+                status = &mut finishing => status,
+                () = feed(stdin, &value) => finishing.await,
+            }
+        };
         let status = tokio::select! {
             status = ran => status.map_err(|error| {
                 NotRun::ThisTime(format!("{self} cannot be waited for: {error}"))
@@ -320,6 +327,19 @@ mod tests {
         let too_long = "x".repeat(VARIABLE_BYTES_MAX + 1);
         let not_run = starts(&["true", &too_long]).await;
         assert!(matches!(not_run, Err(NotRun::ThisTime(_))), "{not_run:?}");
+    }
+
+    #[tokio::test]
+    async fn one_that_has_ended_needs_the_value_no_more() {
+        // More than a pipe holds.
+        let value = Some(vec![b'x'; 1 << 20].into());
+        let large = QueueMessage { value, ..message(vec![]) };
+        let counted = ran("test $(wc -c) = 1048576", &large).await.unwrap();
+        assert_eq!(counted.code, Some(0));
+        let left_behind = ran("exec 3<&0; sleep 15 <&3 >/dev/null 2>&1 & exit 3", &large);
+        let left_behind =
+            timeout(Duration::from_secs(10), left_behind).await.expect("it has ended");
+        assert_eq!(left_behind.unwrap().code, Some(3));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How a command ends badly: what a person reads, and the exit code that a script reads.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -73,13 +74,15 @@ impl Failure {
     pub(crate) fn print(&self, with_color: bool) {
         let (red, cyan, off) =
             if with_color { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
-        eprintln!("{red}error:{off} {}", self.message);
+        let mut told = format!("{red}error:{off} {}\n", self.message);
         if let Some(help) = &self.help {
-            eprintln!("{cyan}help:{off} {help}");
+            told += &format!("{cyan}help:{off} {help}\n");
         }
         if let Some(command) = &self.command {
-            eprintln!("{cyan}try:{off} {command}");
+            told += &format!("{cyan}try:{off} {command}\n");
         }
+        // Where nobody listens any more, the exit code says it.
+        let _ = io::stderr().write_all(told.as_bytes());
     }
 
     /// For standard output, where the caller asked for JSON.

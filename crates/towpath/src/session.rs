@@ -1,7 +1,7 @@
 //! What a command holds while it runs: the connection, and how to talk to its caller.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 
 use towpath_client::{
@@ -53,10 +53,10 @@ impl Session {
         Ok(())
     }
 
-    /// Says something to a person, unless that is not wanted.
+    /// Says something to a person, unless that is not wanted. That nobody listens any more is no reason to end.
     pub(crate) fn say(&self, words: impl AsRef<str>) {
         if !self.global.quiet {
-            eprintln!("{}", words.as_ref());
+            let _ = writeln!(io::stderr(), "{}", words.as_ref());
         }
     }
 

@@ -5,14 +5,14 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use tokio::time::timeout;
 use towpath_client::{QueueMessage, Work};
@@ -26,6 +26,8 @@ const VARIABLE_BYTES_MAX: usize = (128 << 10) - 1;
 /// The most bytes that a message adds to the environment. Linux takes a quarter of the stack's limit, which is
 /// 2 MiB where nobody has changed it, and what the worker was started with is in there too.
 const ENVIRONMENT_BYTES_MAX: usize = 512 << 10;
+/// A line that is longer is passed on in pieces.
+const PIECE_BYTES_MAX: u64 = 64 << 10;
 /// What is kept of standard error; brokers keep 1,024 bytes.
 const LINES_MAX: usize = 10;
 const LINE_BYTES_MAX: usize = 500;
@@ -189,7 +191,8 @@ async fn finish(
     lines: &mut Lines,
 ) -> io::Result<ExitStatus> {
     let Some(stderr) = stderr else { return child.wait().await };
-    let reading = read(stderr, lines);
+    let mut own = io::stderr();
+    let reading = read(stderr, &mut own, lines);
     tokio::pin!(reading);
     let status = tokio::select! {
         status = child.wait() => status?,
@@ -200,13 +203,14 @@ async fn finish(
     Ok(status)
 }
 
-/// Passes standard error on, and keeps its end.
-async fn read(stderr: ChildStderr, lines: &mut Lines) {
-    let mut reader = BufReader::new(stderr);
+/// Passes on what a command says, line by line, and keeps its end. Nobody may listen any more: the command goes
+/// on all the same.
+async fn read(said: impl AsyncRead + Unpin, to: &mut impl Write, lines: &mut Lines) {
+    let mut reader = BufReader::new(said);
     let mut line = Vec::new();
-    while let Ok(1..) = reader.read_until(b'\n', &mut line).await {
+    while let Ok(1..) = (&mut reader).take(PIECE_BYTES_MAX).read_until(b'\n', &mut line).await {
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        eprintln!("{text}");
+        let _ = to.write_all(format!("{text}\n").as_bytes());
         lines.put(&text);
         line.clear();
     }
@@ -340,6 +344,23 @@ mod tests {
         let left_behind =
             timeout(Duration::from_secs(10), left_behind).await.expect("it has ended");
         assert_eq!(left_behind.unwrap().code, Some(3));
+    }
+
+    #[tokio::test]
+    async fn what_it_says_is_heard_though_nobody_listens() {
+        let long = "x".repeat(100_000);
+        let said = format!("{long}\nlast\n");
+        let (mut heard, mut lines) = (Vec::new(), Lines::default());
+        read(said.as_bytes(), &mut heard, &mut lines).await;
+        let (first, rest) = long.split_at(64 << 10);
+        assert_eq!(String::from_utf8(heard).unwrap(), format!("{first}\n{rest}\nlast\n"));
+        assert_eq!(lines.0.back().map(String::as_str), Some("last"));
+
+        let (other, mut closed) = io::pipe().unwrap();
+        drop(other);
+        let mut lines = Lines::default();
+        read(said.as_bytes(), &mut closed, &mut lines).await;
+        assert_eq!(lines.0.len(), 3);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! A command that runs for one message: what it is told, and what it says.
 //!
-//! It has a process group of its own, so that Ctrl-C reaches the worker alone, which lets it finish.
+//! It has a process group of its own, so that signals of the terminal reach the worker alone: at the first one it
+//! lets what runs finish, at the second it ends it, with all that it has started. A worker that is killed cannot:
+//! what runs goes on then, and nobody extends its lease. (Linux could tell it, which takes `unsafe`.)
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -4,13 +4,13 @@
 //! another time, anything else has failed.
 
 mod child;
+mod stop;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use towpath_client::{
     BreakerConfig, BreakerState, HandlerError, HttpCluster, HttpConfig, Queue, QueueWorker, Work,
     WorkerConfig, WorkerStats,
@@ -23,6 +23,7 @@ use crate::output::{Format, Report};
 use crate::session::Session;
 use crate::units::{parse_duration, plural};
 use child::{Ended, NotRun, Program};
+use stop::StopSignals;
 
 /// How long a receive waits, when the worker ends with the queue.
 const LAST_WAIT: Duration = Duration::from_secs(1);
@@ -33,11 +34,17 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
   towpath work emails --parallel 8 -- ./send-mail --html
   towpath work emails --exec 'jq -r .to | xargs ./send-mail' --once
 
-The value is on standard input. In the environment: TOWPATH_QUEUE, TOWPATH_MESSAGE_ID, TOWPATH_RECEIVES,
-TOWPATH_SENT_MS, TOWPATH_KEY (the message group), and TOWPATH_HEADER_NAME for each header. A key or header
-with a zero byte or of 128 KiB or more is left out, and so is what would make them more than 512 KiB together.
-0 deletes the message, 75 gives it back for another time, anything else is a failure: the last lines of
-standard error are kept with the message.")]
+The value is on standard input. In the environment: TOWPATH_QUEUE, TOWPATH_MESSAGE_ID,
+TOWPATH_RECEIVES, TOWPATH_SENT_MS, TOWPATH_KEY (the message group), and TOWPATH_HEADER_NAME for
+each header. A key or header with a zero byte or of 128 KiB or more is left out, and so is what
+would make them more than 512 KiB together.
+0 deletes the message, 75 gives it back for another time, anything else is a failure: the last
+lines of standard error are kept with the message.
+
+SIGTERM, Ctrl-C, SIGQUIT and SIGHUP let what runs finish and then end the worker; the second one
+ends what runs too. A worker that is killed (SIGKILL) leaves its commands running with leases that
+nobody extends: others get the messages when those have run out. To stop all at once, kill the
+commands as well; service managers and containers do.")]
 pub(crate) struct WorkArgs {
     /// The queue
     #[arg(add = ArgValueCompleter::new(complete::queues))]
@@ -165,13 +172,12 @@ async fn work(
     let (mut news, stopping) = (handle.clone(), handle.clone());
     let running = worker.run(|work| work_one(Arc::clone(plan), stopping.clone(), work));
     tokio::pin!(running);
-    let (mut interrupts, mut terminations) = signals()?;
+    let mut signals = StopSignals::listen().map_err(|_| Ended::Interrupted)?;
     let (mut stops, mut told) = (0, BreakerState::Closed);
     loop {
         tokio::select! {
             ended = &mut running => return ended.map_err(Ended::Refused),
-            _ = interrupts.recv() => stops += 1,
-            _ = terminations.recv() => stops += 1,
+            () = signals.wait() => stops += 1,
             true = news.changed() => {
                 tell_breaker(session, &handle.stats(), &mut told);
                 continue;
@@ -184,11 +190,6 @@ async fn work(
         let left = handle.stats().running;
         session.say(format!("finishing {left} that run; once more ends them"));
     }
-}
-
-fn signals() -> Result<(Signal, Signal), Ended> {
-    let of = |kind| signal(kind).map_err(|_| Ended::Interrupted);
-    Ok((of(SignalKind::interrupt())?, of(SignalKind::terminate())?))
 }
 
 /// Runs the command for one message.

@@ -529,7 +529,10 @@ impl Deliveries {
         if self.runs {
             own.seen_mut().settled(at, Settlement::Dropped, gone as usize);
         }
-        self.dedup.clear_ids();
+        // Ids are the queue's: a subscription that is purged must not let a repeat in for the others.
+        if subscription == OWN_SUBSCRIPTION {
+            self.dedup.clear_ids();
+        }
         self.forget_settled(self.messages.start..end);
     }
 

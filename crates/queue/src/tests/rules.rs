@@ -200,6 +200,21 @@ fn a_purge_forgets_what_is_held_and_delayed_and_which_ids_were_seen() {
 }
 
 #[test]
+fn a_purge_of_a_named_subscription_forgets_no_ids() {
+    let mut bench = Bench::new(standard());
+    let subscribe = Request::Subscribe { name: Arc::from("audit"), from_start: true };
+    assert_eq!(bench.ask(subscribe), Some(Reply::Subscribed(1)));
+    bench.send_with(vec![with_id("x")]);
+    assert_eq!(bench.ask(Request::Purge { subscription: 1 }), Some(Reply::Count(1)));
+    bench.send_with(vec![with_id("x")]);
+    assert_eq!(bench.received(10), [0], "the repeat is no message");
+    bench.fail_over();
+    assert_eq!(bench.ask(Request::Purge { subscription: 0 }), Some(Reply::Count(1)));
+    bench.send_with(vec![with_id("x")]);
+    assert_eq!(bench.received(10), [2], "the queue forgets its ids");
+}
+
+#[test]
 fn a_delayed_message_does_not_come_early() {
     let mut bench = Bench::new(standard());
     let days = Delay::For(3 * 24 * 60 * MINUTE);

@@ -9,7 +9,7 @@ use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Decision, Now, Offset, Timestamp, Token};
 
 use crate::dedup::DedupKey;
-use crate::deliveries::Deliveries;
+use crate::deliveries::{Deliveries, SUBSCRIPTIONS_MAX};
 use crate::record::{DeadReason, Record, Return, Settlement, Special, Verdict};
 use crate::request::{
     Delay, Delivery, Departure, Facts, Receipt, ReceiptOutcome, Receive, Reply, Request, Retry,
@@ -545,6 +545,9 @@ impl Deliveries {
     ) -> DeliveryDecision {
         if let Some(number) = self.subscription(&name) {
             return Decision::reply(token, Reply::Subscribed(number));
+        }
+        if SUBSCRIPTIONS_MAX <= self.subscription_names().count() {
+            return Decision::reply(token, Reply::OverLimit);
         }
         let number = self.next_subscription;
         let from = if from_start { self.messages.start } else { self.messages.admitted_to };

@@ -35,6 +35,10 @@ pub const PRIORITY_USUAL: u8 = 4;
 /// The number of the queue's own subscription.
 pub const OWN_SUBSCRIPTION: u32 = 0;
 
+/// Named subscriptions that a partition takes. A little more than a queue may have: one whose making or
+/// ending broke off half-way is still in some of the partitions, and must not be in the way of others.
+pub const SUBSCRIPTIONS_MAX: usize = 128;
+
 /// Entries of the list of ages are so far apart at least.
 const AGE_GRAIN_MS: u64 = 1_000;
 

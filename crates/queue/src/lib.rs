@@ -47,7 +47,7 @@ pub use admission::{
 pub use advice::{TooShort, Worked};
 pub use decide::{DeliveryDecision, LEASE_MAX, RECEIVE_MAX};
 pub use dedup::{DedupKey, Identity};
-pub use deliveries::{Deliveries, Holding, OWN_SUBSCRIPTION, PRIORITY_USUAL};
+pub use deliveries::{Deliveries, Holding, OWN_SUBSCRIPTION, PRIORITY_USUAL, SUBSCRIPTIONS_MAX};
 pub use groups::GroupNumber;
 pub use limit::{Fill, Limits, Measure, OverLimit};
 pub use observed::{Durations, Observed, RECEIVES_UP_TO, Recent, quantile};

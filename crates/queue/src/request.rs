@@ -321,7 +321,7 @@ pub enum Reply {
         /// Until when nobody else gets them.
         until: QueueTime,
     },
-    /// The subscription holds as many messages as it may.
+    /// The subscription holds as many messages as it may; or there are as many subscriptions.
     OverLimit,
     /// One outcome for each receipt, in order.
     Receipts(Vec<ReceiptOutcome>),

@@ -27,6 +27,8 @@ use super::place::{no_leader, no_subscription, not_asked};
 
 /// The partition that knows which subscriptions there are.
 const FIRST: PartitionIndex = PartitionIndex(0);
+/// A partition has room for all that a queue may have, and some more.
+const _: () = assert!(SUBSCRIPTIONS_MAX < towpath_queue::SUBSCRIPTIONS_MAX);
 /// The longest name of one.
 const NAME_BYTES_MAX: usize = 249;
 
@@ -184,14 +186,18 @@ pub(crate) async fn subscribe(
     check_name(queue, name)?;
     let there = names(app, queue, true).await?.subscriptions;
     if there.iter().all(|one| one.name != name) && SUBSCRIPTIONS_MAX <= there.len() {
-        let message = format!("a queue has at most {SUBSCRIPTIONS_MAX} subscriptions");
-        return Err(ApiError::new(Code::LimitReached, message));
+        return Err(too_many());
     }
     let others = queue.partition_indexes().filter(|partition| *partition != FIRST);
     for partition in others.chain([FIRST]) {
         subscribe_at(app, queue, partition, name, from).await?;
     }
     Ok(())
+}
+
+fn too_many() -> ApiError {
+    let message = format!("a queue has at most {SUBSCRIPTIONS_MAX} subscriptions");
+    ApiError::new(Code::LimitReached, message)
 }
 
 fn check_name(queue: &TopicView, name: &str) -> Result<(), ApiError> {
@@ -256,7 +262,8 @@ fn path(queue: &TopicView, partition: PartitionIndex, name: &str) -> String {
     format!("/queues/{}/subscriptions/{name}?partition={}", queue.name, partition.0)
 }
 
-/// In a partition that is led here; its number there.
+/// In a partition that is led here; its number there. Here everything is checked once more: who asks as a broker
+/// asks has not looked.
 async fn subscribe_in(
     app: &App,
     queue: &TopicView,
@@ -264,9 +271,12 @@ async fn subscribe_in(
     name: &str,
     from: From,
 ) -> Result<u32, ApiError> {
+    check_name(queue, name)?;
     let request = Request::Subscribe { name: name.into(), from_start: from == From::Start };
     match ask(app, queue.partition(partition), request).await? {
         Reply::Subscribed(number) => Ok(number),
+        // More came at once than there was room for when they looked.
+        Reply::OverLimit => Err(too_many()),
         _ => Err(out_of_turn()),
     }
 }

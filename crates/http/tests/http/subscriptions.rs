@@ -68,6 +68,24 @@ async fn a_queue_has_so_many_subscriptions() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_asks_as_a_broker_gets_no_more_subscriptions_than_others() {
+    let broker = queue(json!({})).await;
+    let put = async |name: &str| {
+        let head =
+            "host: localhost\r\nconnection: close\r\ncontent-length: 0\r\ntowpath-forwarded-by: 1";
+        let path = format!("/queues/q/subscriptions/{name}?partition=0");
+        broker.raw(format!("PUT {path} HTTP/1.1\r\n{head}\r\n\r\n").as_bytes()).await
+    };
+    put(&"n".repeat(250)).await.refused(400, "INVALID_PARAMETER");
+    put("q").await.refused(400, "INVALID_PARAMETER");
+    for n in 0..towpath_queue::SUBSCRIPTIONS_MAX {
+        put(&format!("s{n}")).await.ok();
+    }
+    put("one-more").await.refused(422, "LIMIT_REACHED");
+    put("s7").await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn produce_poll_and_ack_are_a_queue_by_three_verbs() {
     let broker = queue(json!({})).await;
     let produced = verb(&broker, "produce", json!({"key": "k", "payload": "a"})).await;

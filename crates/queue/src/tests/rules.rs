@@ -533,6 +533,20 @@ fn there_is_a_limit_to_what_is_held() {
 }
 
 #[test]
+fn there_is_a_limit_to_subscriptions() {
+    let mut bench = Bench::new(standard());
+    let subscribe = |name: String| Request::Subscribe { name: Arc::from(name), from_start: false };
+    for n in 0..crate::SUBSCRIPTIONS_MAX {
+        let number = u32::try_from(n + 1).unwrap();
+        assert_eq!(bench.ask(subscribe(format!("s{n}"))), Some(Reply::Subscribed(number)));
+    }
+    assert_eq!(bench.ask(subscribe("more".into())), Some(Reply::OverLimit));
+    assert_eq!(bench.ask(subscribe("s7".into())), Some(Reply::Subscribed(8)));
+    bench.ask(Request::Unsubscribe { name: Arc::from("s7") });
+    assert!(matches!(bench.ask(subscribe("more".into())), Some(Reply::Subscribed(_))));
+}
+
+#[test]
 fn subscriptions_do_not_see_each_other() {
     let mut bench = Bench::new(standard());
     bench.send(2);

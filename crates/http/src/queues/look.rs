@@ -18,6 +18,7 @@ use crate::memory::Share;
 use super::message::Content;
 use super::observed::QueueObserved;
 use super::place::{Places, no_leader, no_subscription, not_asked};
+use super::read_each::Read;
 use super::receive::read_stored;
 use super::subscriptions::number_in;
 
@@ -376,10 +377,8 @@ pub(crate) async fn peek_in(
     let seen = app.node.driver().with_deliveries(id, look);
     let (seen, next) = seen.map_err(not_asked)?;
     let offsets: Vec<Offset> = seen.iter().map(|(offset, _)| *offset).collect();
-    let (mut stored, share) = read_stored(app, queue, id, &offsets).await?;
-    // Read in their order, as many as an answer takes.
-    let last = stored.keys().next_back().copied();
-    let cut = offsets.iter().copied().find(|offset| last.is_some_and(|last| last < *offset));
+    let (Read { found: mut stored, cut, .. }, share) =
+        read_stored(app, queue, id, &offsets).await?;
     let show = |(offset, (receives, age, state, history))| {
         let content = Content::of(partition, &stored.remove(&offset)?, false);
         Some(PeekedMessage { content, receives, age_ms: milliseconds(age), state, history })

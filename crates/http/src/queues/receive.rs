@@ -9,7 +9,6 @@
 //! What was handed out and does not reach the caller, because another partition was faster, the answer is
 //! full or the caller has hung up, is given back and does not count as received ([`Handout`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use axum::body::to_bytes;
 use axum::http::Method;
 use serde::{Deserialize, Serialize};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use towpath_driver::Clock;
 use towpath_model::{BrokerId, Offset, PartitionIndex, TopicPartition};
 use towpath_queue::{Delivery, QueueTime, RECEIVE_MAX, Receive, Reply};
@@ -34,6 +33,7 @@ use crate::refusals;
 
 use super::message::{Content, size};
 use super::place::{Places, no_leader, no_subscription};
+use super::read_each::{Read, read_each};
 use super::receipt::QueueReceipt;
 use super::settle::{Named, Verb, settle};
 use super::subscriptions::number_in;
@@ -345,7 +345,8 @@ impl Receiving<'_> {
             match waited {
                 Ok(handout) if !handout.is_empty() => return Ok(handout),
                 Ok(nothing) if deadline <= now || *self.app.stop.borrow() => return Ok(nothing),
-                Ok(_) => {}
+                // What was handed out cannot be read, or a broker stops: nobody may spin on that.
+                Ok(_) => sleep_until(deadline.min(now + LOOK_AGAIN_AFTER)).await,
                 Err(error) if !is_passing(&error) || deadline <= now + LOOK_AGAIN_AFTER => {
                     return Err(error);
                 }
@@ -385,6 +386,10 @@ impl Receiving<'_> {
             };
             match joined {
                 None => return Ok(self.nothing()),
+                // Before its time: something is the matter there.
+                Some(Ok(Ok(handout))) if handout.is_empty() && Instant::now() < deadline => {
+                    return Ok(handout);
+                }
                 Some(Ok(Ok(handout))) if handout.is_empty() => {}
                 Some(Ok(found)) => return found,
                 // A panic ends the process.
@@ -508,7 +513,8 @@ async fn read(
         return Ok(handout);
     }
     let offsets: Vec<Offset> = messages.iter().map(|message| message.receipt.offset).collect();
-    let (mut found, share) = read_stored(app, &handout.queue, id, &offsets).await?;
+    let (Read { mut found, damaged, .. }, share) =
+        read_stored(app, &handout.queue, id, &offsets).await?;
     handout.shares.push(share);
     let left = app.node.driver().with_deliveries(id, |deliveries, now| deliveries.left(now, until));
     let left = left.map_or(0, |left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
@@ -516,6 +522,11 @@ async fn read(
     let mut kept = Vec::with_capacity(found.len());
     let mut not_read = Vec::new();
     for (delivery, receipt) in messages.iter().zip(std::mem::take(&mut handout.receipts)) {
+        if damaged.contains(&delivery.receipt.offset) {
+            // Given back it would come first again, and nothing after it would ever come. So it stays held,
+            // counts as received, and goes where the queue wants what is received too often.
+            continue;
+        }
         let Some(stored) = found.remove(&delivery.receipt.offset) else {
             not_read.push(receipt);
             continue;
@@ -534,24 +545,26 @@ async fn read(
     Ok(handout)
 }
 
-/// Reads messages, as many as an answer takes, and the share of memory that they have then.
+/// Reads messages, as many as an answer takes, and the share of memory that they have then. Where there is damage,
+/// its limits are looked for from now on.
 pub(super) async fn read_stored(
     app: &App,
     queue: &TopicView,
     id: TopicPartition,
     offsets: &[Offset],
-) -> Result<(BTreeMap<Offset, StoredMessage>, Share), ApiError> {
+) -> Result<(Read, Share), ApiError> {
     let largest = usize::try_from(queue.config.max_message_bytes).unwrap_or(usize::MAX);
     let many = offsets.len().saturating_mul(largest);
     // As much as there may be, until it is known how much there is.
     let reading = app.memory.take(many.min(QUEUE_ANSWER_BYTES.max(largest))).await?;
-    let found = app.node.read_messages(id, offsets, QUEUE_ANSWER_BYTES).await;
-    let found = found.map_err(|error| refusals::of_read_messages(&error))?;
-    let bytes: usize = found.values().map(size).sum();
+    let read = read_each(app, id, offsets, QUEUE_ANSWER_BYTES).await;
+    let read = read.map_err(|error| refusals::of_read_messages(&error))?;
+    read.damaged.iter().for_each(|offset| app.node.driver().doubt(id, *offset));
+    let bytes: usize = read.found.values().map(size).sum();
     drop(reading);
     // Once as they are, and once as JSON.
     let share = app.memory.take(2 * bytes).await?;
-    Ok((found, share))
+    Ok((read, share))
 }
 
 /// Receives from another broker, of the partitions that it leads.

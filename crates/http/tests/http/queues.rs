@@ -382,3 +382,30 @@ async fn a_rejected_message_waits_until_there_is_a_dead_letter_queue() {
     assert_eq!(header(&dead, "towpath-dead-note"), "not JSON");
     broker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_message_holds_up_no_other_and_counts_as_received() {
+    let dead = json!({"dead_letter_queue": "dead", "dead_letter_receives": 1});
+    let broker = queue(dead).await;
+    create_named(&broker, "dead").await;
+    for value in ["one", "the-damaged-one", "three"] {
+        send(&broker, json!({"value": value})).await;
+    }
+    broker.damage(b"the-damaged-one");
+    let short = json!({"max": 10, "visibility_ms": 2000, "wait_ms": 5000});
+    let first = receive(&broker, short).await;
+    assert_eq!(values(&first), ["one", "three"]);
+    assert_eq!(stats(&broker).await["in_flight"], 3, "nobody else tries the damaged one yet");
+    let long = json!({"receipts": receipts(&first)});
+    settle(&broker, "delete", long).await;
+
+    // Who waits is told nothing of it, and gets what comes.
+    let sends = async {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        send(&broker, json!({"value": "four"})).await;
+    };
+    let (second, ()) = tokio::join!(receive(&broker, json!({"max": 10, "wait_ms": 10000})), sends);
+    assert_eq!(values(&second), ["four"]);
+    let counts = stats(&broker).await;
+    assert_eq!((&counts["in_flight"], &counts["moving"]), (&json!(1), &json!(1)), "{counts}");
+}

@@ -1,6 +1,7 @@
 //! A broker in this process with its HTTP listener on a real socket, and a client of few words.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +149,29 @@ impl Broker {
         let node = self.node;
         tokio::task::spawn_blocking(move || node.stop()).await.unwrap();
         self.data.path().to_owned()
+    }
+
+    /// Overwrites these bytes wherever they are stored, behind the broker's back.
+    pub(crate) fn damage(&self, bytes: &[u8]) {
+        let mut directories = vec![self.data.path().to_owned()];
+        let mut count = 0;
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    directories.push(path);
+                    continue;
+                }
+                let stored = std::fs::read(&path).unwrap();
+                let Some(at) = stored.windows(bytes.len()).position(|here| here == bytes) else {
+                    continue;
+                };
+                let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+                file.write_all_at(&vec![b'#'; bytes.len()], at as u64).unwrap();
+                count += 1;
+            }
+        }
+        assert_ne!(count, 0, "the bytes are stored nowhere");
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

@@ -221,11 +221,9 @@ impl Deliveries {
             let reply = Reply::Received { messages: Vec::new(), until: at };
             return Decision::reply(token, reply);
         }
-        if self.config.in_flight_max <= own.leased {
-            // An ordered queue has nothing to give then; another one says why.
-            let none = Reply::Received { messages: Vec::new(), until: at };
-            let reply = if self.config.is_fifo { none } else { Reply::OverLimit };
-            return Decision::reply(token, reply);
+        // An ordered queue has nothing to give then, and who may wait waits; another one says why.
+        if !self.config.is_fifo && self.config.in_flight_max <= own.leased {
+            return Decision::reply(token, Reply::OverLimit);
         }
         let picked = self.pick(own, receive.max);
         let mut records = self.exceeded(at, receive.subscription, picked.exceeded);

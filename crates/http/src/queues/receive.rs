@@ -46,6 +46,9 @@ const LATE_ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// How long a receive waits at brokers before it looks for leaders of partitions that had none.
 const WITHOUT_LEADER_WAIT: Duration = Duration::from_secs(1);
 
+/// How long a receive waits at others while receivers hold as much of a partition as they may.
+const LIMITED_WAIT: Duration = Duration::from_secs(1);
+
 const _: () = assert!(RECEIVE_MAX as usize <= crate::limits::QUEUE_MESSAGES_MAX);
 
 /// Who wants messages, as a body of `POST /queues/{queue}/receive` has it.
@@ -292,7 +295,7 @@ impl Receiving<'_> {
         }
         match first {
             None if may_wait => Ok(None),
-            Some(error) if may_wait && is_passing(&error) => Ok(None),
+            Some(error) if may_wait && (is_passing(&error) || is_limit(&error)) => Ok(None),
             None => Ok(Some(self.nothing())),
             Some(error) => Err(error),
         }
@@ -378,19 +381,29 @@ impl Receiving<'_> {
             waiting.all.spawn(async move { receive_from(&app, &queue, leader, &wanted).await });
         }
         let mut stop = self.app.stop.clone();
+        let (mut limit, mut is_limited_everywhere) = (None, true);
+        let mut until = deadline;
         loop {
             // Whatever else is waited for is called off, or given back, with the others.
             let joined = tokio::select! {
                 joined = waiting.all.join_next() => joined,
                 _ = stop.changed() => return Ok(self.nothing()),
+                () = sleep_until(until), if limit.is_some() => return Ok(self.nothing()),
             };
             match joined {
-                None => return Ok(self.nothing()),
+                None => {
+                    return limit.filter(|_| is_limited_everywhere).map_or(Ok(self.nothing()), Err);
+                }
                 // Before its time: something is the matter there.
                 Some(Ok(Ok(handout))) if handout.is_empty() && Instant::now() < deadline => {
                     return Ok(handout);
                 }
-                Some(Ok(Ok(handout))) if handout.is_empty() => {}
+                Some(Ok(Ok(handout))) if handout.is_empty() => is_limited_everywhere = false,
+                // Others may have something; and it is asked again, since nobody waits there.
+                Some(Ok(Err(error))) if is_limit(&error) => {
+                    limit = Some(error);
+                    until = until.min(Instant::now() + LIMITED_WAIT);
+                }
                 Some(Ok(found)) => return found,
                 // A panic ends the process.
                 Some(Err(_)) => {}
@@ -427,6 +440,11 @@ impl Drop for Waiting {
 /// Whether the same may work a little later.
 fn is_passing(error: &ApiError) -> bool {
     matches!(error.code, Code::Unavailable | Code::Misdirected)
+}
+
+/// Whether receivers hold as much of a partition as they may.
+fn is_limit(error: &ApiError) -> bool {
+    error.code == Code::LimitReached
 }
 
 /// All of them, with another first one each time.

@@ -409,3 +409,27 @@ async fn a_damaged_message_holds_up_no_other_and_counts_as_received() {
     let counts = stats(&broker).await;
     assert_eq!((&counts["in_flight"], &counts["moving"]), (&json!(1), &json!(1)), "{counts}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_partition_of_which_all_is_held_ends_no_wait_at_the_others() {
+    let broker = Broker::start().await;
+    let configs = json!({"queue.enable": "true", "queue.in.flight.max": "1"});
+    let topic = json!({"name": "q", "partitions": 2, "configs": configs});
+    broker.post("/topics", &topic.to_string()).await.ok();
+    send(&broker, json!({"value": "held"})).await;
+    assert_eq!(receive(&broker, json!({})).await.len(), 1);
+    let begun = Instant::now();
+    assert!(receive(&broker, json!({"wait_ms": 1500})).await.is_empty());
+    assert!(Duration::from_millis(1500) <= begun.elapsed());
+
+    // Some of them lie where something may be received.
+    for n in 0..8 {
+        send(&broker, json!({"value": n.to_string()})).await;
+    }
+    let more = receive(&broker, json!({"max": 10, "wait_ms": 10000})).await;
+    assert_eq!(more.len(), 1);
+    let begun = Instant::now();
+    let none = broker.post("/queues/q/receive", r#"{"wait_ms":10000}"#).await;
+    none.refused(422, "LIMIT_REACHED");
+    assert!(begun.elapsed() < Duration::from_secs(5), "all of them say so");
+}

@@ -528,8 +528,14 @@ fn there_is_a_limit_to_what_is_held() {
     assert_eq!(bench.ask(Request::Receive(receive(1, MINUTE))), Some(Reply::OverLimit));
     let mut bench = Bench::new(DeliveryConfig { in_flight_max: 2, ..fifo() });
     bench.send_with(["a", "b", "c"].map(in_group).to_vec());
-    assert_eq!(bench.received(10), [0, 1]);
+    let held = bench.receive(10, MINUTE);
+    assert_eq!(held.len(), 2);
     assert_eq!(bench.received(1), [0_i64; 0]);
+    let wait_until = Some(bench.now.time + 20 * SECOND);
+    let waits = bench.ask(Request::Receive(Receive { wait_until, ..receive(1, MINUTE) }));
+    assert_eq!((waits, bench.stats().receivers), (None, 1));
+    bench.delete(&held[..1]);
+    assert_eq!((bench.stats().receivers, bench.stats().in_flight), (0, 2));
 }
 
 #[test]

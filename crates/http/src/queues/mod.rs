@@ -46,7 +46,7 @@ pub(crate) use observed::worked;
 pub(crate) use place::not_asked;
 pub(crate) use purge_queue::purge;
 pub(crate) use read_each::read_each;
-pub(crate) use receive::{Handed, WrittenReceive, receive};
+pub(crate) use receive::{Handed, WrittenReceive, receive, short_name};
 pub(crate) use send::send;
 pub(crate) use set_queue::set;
 pub(crate) use settle::{Named, Settled, Verb, settle};

@@ -89,6 +89,11 @@ fn one() -> u32 {
 /// The longest name of a holder or an attempt.
 const NAME_BYTES_MAX: usize = 256;
 
+/// As much of the name of a holder as is kept.
+pub(crate) fn short_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_BYTES_MAX)]
+}
+
 impl WrittenReceive {
     /// Refuses what is not possible.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
@@ -630,6 +635,14 @@ mod tests {
     fn written(json: &str) -> Result<WrittenReceive, ApiError> {
         let written: WrittenReceive = parse_json(json.as_bytes())?;
         written.check().map(|()| written)
+    }
+
+    #[test]
+    fn the_name_of_a_holder_is_cut_between_two_characters() {
+        assert_eq!(short_name("me"), "me");
+        let long = "ü".repeat(NAME_BYTES_MAX);
+        assert_eq!(short_name(&long).len(), NAME_BYTES_MAX);
+        assert_eq!(short_name(&format!("a{long}")).len(), NAME_BYTES_MAX - 1);
     }
 
     #[test]

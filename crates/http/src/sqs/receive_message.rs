@@ -11,7 +11,7 @@ use towpath_sqs::record_headers::from_record_headers;
 use towpath_sqs::{Answer, QueueName, ReceiveMessage, ReceivedMessage, SystemAttribute};
 
 use crate::api_error::Code;
-use crate::queues::{Handed, WrittenReceive, receive};
+use crate::queues::{Handed, WrittenReceive, receive, short_name};
 
 use super::attributes::ACCOUNT;
 use super::call::{Answered, Call};
@@ -25,12 +25,14 @@ impl Call<'_> {
         let queue = self.queue(&wanted.queue).await?;
         wanted.check(queue.attributes())?;
         let wait = wanted.wait.unwrap_or(queue.attributes().receive_wait);
+        // Where anybody is let in, this is whatever somebody has said.
+        let holder = short_name(&self.signer.access_key_id);
         let receiving = WrittenReceive {
             max: wanted.messages_max,
             wait_ms: milliseconds(wait),
             visibility_ms: wanted.visibility_timeout.map(milliseconds),
             subscription: None,
-            holder: Some(self.signer.access_key_id.clone()).filter(|id| !id.is_empty()),
+            holder: Some(holder.to_owned()).filter(|id| !id.is_empty()),
             attempt_id: wanted.attempt_id.clone(),
             repeats_only: false,
             all_headers: true,

@@ -55,7 +55,8 @@ impl HttpListener {
         HttpListener { sqs: settings, sqs_listener: listener, ..self }
     }
 
-    /// Answers only requests that name this machine as `localhost` or by an address. A web page can
+    /// At every port that is on loopback, answers only requests that name this machine as `localhost` or by an
+    /// address; what others reach it by may have any name. A web page can
     /// make its own name point to this machine (DNS rebinding), and is then of the same origin for
     /// the browser; but it cannot make the browser say another name than its own.
     #[must_use]
@@ -94,14 +95,14 @@ impl HttpListener {
             node.set_http_address(address);
         }
         let mut app = App::new(node, readiness, stop.clone());
-        app.has_local_names_only = self.has_local_names_only;
         app.is_on_loopback = is_on_loopback(&self.listener);
+        app.has_local_names_only = self.has_local_names_only && app.is_on_loopback;
         app.sqs = Arc::new(self.sqs);
         let mut sqs_app = app.clone();
         sqs_app.is_for_sqs = true;
         let sqs_listener = self.sqs_listener;
         sqs_app.is_on_loopback = sqs_listener.as_ref().is_some_and(is_on_loopback);
-        sqs_app.has_local_names_only &= sqs_app.is_on_loopback;
+        sqs_app.has_local_names_only = self.has_local_names_only && sqs_app.is_on_loopback;
         let (router, sqs_router) = (router(app.clone()), router(sqs_app.clone()));
         // Both end with the broker.
         let mover = tokio::spawn(carry_away(app.clone()));

@@ -185,3 +185,19 @@ async fn a_port_of_its_own_serves_sqs_and_nothing_else() {
     SIGNING.call(&broker, "GetQueueUrl", &json!({"QueueName": "jobs"})).await.ok();
     broker.stop().await;
 }
+
+/// A web page can give its own name the address of this machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_loopback_only_local_names_are_answered_wherever_http_is() {
+    for (http, status) in [("127.0.0.1:0", 403), ("0.0.0.0:0", 200)] {
+        let (mut broker, sqs) = Broker::start_on_own_machine(http).await;
+        let of_page = |path: &str| {
+            format!("GET {path} HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n")
+        };
+        assert_eq!(broker.raw(of_page("/topics").as_bytes()).await.status, status);
+        broker.address = sqs;
+        let path = "/?Action=ListQueues&AWSAccessKeyId=me";
+        assert_eq!(broker.raw(of_page(path).as_bytes()).await.status, 403);
+        assert_eq!(broker.get(path).await.status, 200);
+    }
+}

@@ -108,22 +108,28 @@ impl Broker {
         let settings = settings(data.path(), true, &[]);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Broker::open_at(data, settings, sqs, Some(listener)).await, address)
+        let http = HttpListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        (Broker::open_at(data, settings, http.with_sqs(sqs, Some(listener))).await, address)
+    }
+
+    /// As `towpath dev` on somebody's own machine, with HTTP at this address, and where SQS is.
+    pub(crate) async fn start_on_own_machine(http: &str) -> (Broker, SocketAddr) {
+        let data = TempDir::new().unwrap();
+        let settings = settings(data.path(), true, &[]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let http = HttpListener::bind(http.parse().unwrap()).await.unwrap();
+        let http = http.with_sqs(open_to_anybody(), Some(listener)).with_local_names_only();
+        (Broker::open_at(data, settings, http).await, address)
     }
 
     async fn open(data: TempDir, settings: NodeSettings, sqs: SqsSettings) -> Broker {
-        Broker::open_at(data, settings, sqs, None).await
+        let http = HttpListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        Broker::open_at(data, settings, http.with_sqs(sqs, None)).await
     }
 
-    async fn open_at(
-        data: TempDir,
-        settings: NodeSettings,
-        sqs: SqsSettings,
-        sqs_listener: Option<TcpListener>,
-    ) -> Broker {
+    async fn open_at(data: TempDir, settings: NodeSettings, listener: HttpListener) -> Broker {
         let node = tokio::task::spawn_blocking(|| Node::start(settings).unwrap()).await.unwrap();
-        let listener = HttpListener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let listener = listener.with_sqs(sqs, sqs_listener);
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let readiness = Readiness::default();

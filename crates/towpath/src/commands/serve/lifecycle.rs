@@ -39,7 +39,7 @@ pub(crate) struct Mode {
     pub(crate) command: &'static str,
     /// Only say that it is ready after a record has been written and read back.
     pub(crate) tests_itself: bool,
-    /// Over HTTP on loopback, answer only to `localhost` and addresses.
+    /// Over HTTP and SQS on loopback, answer only to `localhost` and addresses.
     pub(crate) has_local_names_only: bool,
     /// Tell programs and not people.
     pub(crate) ready_json: bool,
@@ -147,8 +147,7 @@ async fn run(settings: Settings, data: &Data, mode: Mode, begun: Instant) -> Out
     // First of all: a signal during a long recovery is heard when it is over.
     let mut signals = StopSignals::listen()?;
     let mut listeners = bind(mode.command, &settings).await?;
-    if mode.has_local_names_only && listeners.http_address.ip().is_loopback() {
-        // On somebody's own machine; what `serve` is reached by may have any name.
+    if mode.has_local_names_only {
         listeners.http = listeners.http.with_local_names_only();
     }
     let is_temporary = matches!(data, Data::Temporary(..));

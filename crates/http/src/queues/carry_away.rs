@@ -21,7 +21,7 @@ use towpath_queue::{
 };
 use towpath_server::StoredMessage;
 
-use crate::api_error::Code;
+use crate::api_error::{ApiError, Code};
 use crate::app::App;
 use crate::message::NewMessage;
 
@@ -138,7 +138,6 @@ async fn carry_from(app: &App, way: &Way) -> bool {
 /// Says how many messages lie at the destination now.
 async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
     let (id, subscription, to) = (way.0, way.1, &*way.2);
-    let offsets = || departures.iter().map(|departure| departure.offset).collect::<Vec<Offset>>();
     let Some(source) = app.node.driver().image().topic_by_id(id.topic).map(|t| t.name.clone())
     else {
         return 0;
@@ -146,16 +145,17 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
     let queue = match app.queue(to) {
         Ok(queue) => queue,
         Err(error) => {
-            let note = Arc::from(error.message.as_str());
             tracing::warn!(source = %source, to, reason = %error.message,
                 "messages cannot be carried to another queue, and wait");
-            let failed = Request::MoveFailed { subscription, offsets: offsets(), note };
-            let _ = app.node.ask_deliveries(id, failed).await;
+            let offsets = departures.iter().map(|departure| departure.offset).collect();
+            give_up(app, way, offsets, &error.message).await;
             return 0;
         }
     };
+    let Readable { messages, damaged } = readable(app, id, &departures).await;
+    give_up(app, way, damaged, "the disk has damaged it, and it cannot be moved").await;
     let (mut records, mut carried) = (Vec::new(), Vec::new());
-    for (departure, message) in messages(app, id, &departures).await {
+    for (departure, message) in messages {
         let identity = Identity {
             topic: id.topic,
             partition: id.partition,
@@ -166,17 +166,27 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
         carried.push(departure.offset);
     }
     let results = send_records(app, &queue, records, Duration::ZERO).await;
-    let there = carried.into_iter().zip(results).filter_map(|(at, result)| match result {
-        Ok(_) => Some(at),
-        // It waits here for room there, as long as it takes.
-        Err(error) if error.code == Code::QueueFull => None,
-        Err(error) => {
-            tracing::warn!(source = %source, to, offset = %at, reason = %error.message,
-                "a message was not taken by another queue, and is sent again");
-            None
+    let mut offsets = Vec::new();
+    let mut refused: BTreeMap<String, Vec<Offset>> = BTreeMap::new();
+    for (at, result) in carried.into_iter().zip(results) {
+        match result {
+            Ok(_) => offsets.push(at),
+            // It waits here for room there, as long as it takes.
+            Err(error) if error.code == Code::QueueFull => {}
+            Err(error) if is_for_good(&error) => {
+                tracing::warn!(source = %source, to, offset = %at, reason = %error.message,
+                    "another queue does not take a message, which goes back to where it was");
+                refused.entry(error.message).or_default().push(at);
+            }
+            Err(error) => {
+                tracing::warn!(source = %source, to, offset = %at, reason = %error.message,
+                "a message was not taken by another queue, and is sent again")
+            }
         }
-    });
-    let offsets: Vec<Offset> = there.collect();
+    }
+    for (note, offsets) in refused {
+        give_up(app, way, offsets, &note).await;
+    }
     let gone = offsets.len();
     if gone != 0 {
         let _ = app.node.ask_deliveries(id, Request::Moved { subscription, offsets }).await;
@@ -184,30 +194,48 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
     gone
 }
 
-/// The messages that can be carried now; the others are looked for again later.
-async fn messages<'d>(
-    app: &App,
-    id: TopicPartition,
-    departures: &'d [Departure],
-) -> Vec<(&'d Departure, StoredMessage)> {
+/// Whether the same message is never taken there, as that queue is set now.
+fn is_for_good(error: &ApiError) -> bool {
+    matches!(error.code, Code::MessageTooLarge | Code::InvalidMessage)
+}
+
+/// Messages go back to where they were, for a while at least: many that cannot go must not hold up those behind
+/// them.
+async fn give_up(app: &App, way: &Way, offsets: Vec<Offset>, note: &str) {
+    if !offsets.is_empty() {
+        let failed = Request::MoveFailed { subscription: way.1, offsets, note: Arc::from(note) };
+        let _ = app.node.ask_deliveries(way.0, failed).await;
+    }
+}
+
+/// Messages that are to be carried.
+#[derive(Default)]
+struct Readable<'d> {
+    messages: Vec<(&'d Departure, StoredMessage)>,
+    /// It could be read when it was admitted: the disk has damaged it, and other brokers may have it.
+    damaged: Vec<Offset>,
+}
+
+/// What can be carried now; what is in neither list is looked for again later.
+async fn readable<'d>(app: &App, id: TopicPartition, departures: &'d [Departure]) -> Readable<'d> {
     let offsets: Vec<Offset> = departures.iter().map(|departure| departure.offset).collect();
     let Ok(mut read) = read_each(app, id, &offsets, CARRIED_BYTES_MAX).await else {
-        return Vec::new();
+        return Readable::default();
     };
-    let mut found = Vec::new();
+    let mut readable = Readable::default();
     for departure in departures {
         if let Some(message) = read.found.remove(&departure.offset) {
-            found.push((departure, message));
+            readable.messages.push((departure, message));
         } else if read.damaged.contains(&departure.offset) {
             match departure.way.reason {
                 // That is why it goes: what was sent is not known, only that it was.
-                DeadReason::Undecodable => found.push((departure, nothing())),
-                // It could be read when it was admitted: the disk has damaged it, and others may have it.
-                _ => app.node.driver().doubt(id, departure.offset),
+                DeadReason::Undecodable => readable.messages.push((departure, nothing())),
+                _ => readable.damaged.push(departure.offset),
             }
         }
     }
-    found
+    readable.damaged.iter().for_each(|offset| app.node.driver().doubt(id, *offset));
+    readable
 }
 
 fn nothing() -> StoredMessage {

@@ -173,6 +173,11 @@ fn shown_command(args: impl Iterator<Item = String>) -> String {
                 drop(args.next());
                 shown.push("kafka".to_owned());
             }
+            "--elasticmq" => {
+                drop(args.next());
+                shown.push("queues".to_owned());
+            }
+            "--peers" => {}
             "--save" => {
                 drop(args.next());
                 saves = true;
@@ -194,5 +199,8 @@ mod tests {
         let args = ["--towpath", "/x/towpath", "--data", "/x", "--kafka", "/a.jar", "--save", "/r"];
         let args = args.iter().chain(&["--all", "P1"]).map(|arg| (*arg).to_owned());
         assert_eq!(shown_command(args), "cargo xtask bench kafka --all P1 --save");
+        let args = ["--towpath", "/x/towpath", "--peers", "--elasticmq", "/a.jar:/b.jar", "Q1"];
+        let args = args.iter().map(|arg| (*arg).to_owned());
+        assert_eq!(shown_command(args), "cargo xtask bench queues Q1");
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Peer {
     child: Child,
     /// The process that does the work: the child, or one that it has started.
     pid: u32,
-    _home: TempDir,
+    home: TempDir,
 }
 
 impl Peer {
@@ -81,7 +81,7 @@ impl Peer {
         let child = command.spawn();
         machine::pin(machine::CLIENT_CPU)?;
         let child = child.with_context(|| format!("{} is not there", kind.name()))?;
-        let mut peer = Peer { kind, port, pid: child.id(), child, _home: home };
+        let mut peer = Peer { kind, port, pid: child.id(), child, home };
         peer.wait()?;
         Ok(peer)
     }
@@ -98,7 +98,7 @@ impl Peer {
         let deadline = Instant::now() + START_MAX;
         while !self.is_ready() {
             let ended = self.child.try_wait()?;
-            let words = std::fs::read_to_string(self._home.path().join("peer.log"));
+            let words = std::fs::read_to_string(self.home.path().join("peer.log"));
             ensure!(ended.is_none(), "{} ended: {}", self.kind.name(), words.unwrap_or_default());
             ensure!(Instant::now() < deadline, "{} does not answer", self.kind.name());
             std::thread::sleep(LOOK_EVERY);

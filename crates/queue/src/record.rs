@@ -368,7 +368,7 @@ as_byte!(Return, "reason to return": LeaseExpired = 0, Released = 1, Failed = 2,
 as_byte!(DeadReason, "reason to move": TooManyReceives = 0, Expired = 1, Rejected = 2, QueueDeleted = 3,
     Undecodable = 4, Redriven = 5);
 
-const VERSION: u8 = 0;
+const VERSION: u8 = 1;
 
 /// The kinds of records, as they stand in keys.
 mod kind {

@@ -19,7 +19,7 @@ use crate::time::QueueTime;
 const PART_BYTES: usize = 64 << 10;
 
 /// How the bytes of a snapshot are to be read.
-pub(crate) const VERSION: u8 = 0;
+pub(crate) const VERSION: u8 = 1;
 
 /// Parts of a snapshot that is being read.
 #[derive(Debug, Clone, Default)]

@@ -439,7 +439,7 @@ impl Deliveries {
         let is_named = |offset: &Offset| {
             let lease = own.live.get(*offset).map(|live| live.lease);
             let is_named =
-                lease.is_some_and(|lease| own.is_named(Receipt { offset: *offset, lease }));
+                lease.is_some_and(|lease| own.named.has_handed_out(Receipt { offset: *offset, lease }));
             is_named && !mutant::is_on(Mutant::NamedGivenBack)
         };
         let free = offsets.into_iter().filter(|offset| !is_named(offset));

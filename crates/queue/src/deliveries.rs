@@ -19,13 +19,14 @@ use crate::dedup::{DedupWindow, Seen};
 use crate::due::DueIndex;
 use crate::groups::GroupNumber;
 use crate::index::OffsetIndex;
+use crate::named::Named;
 use crate::names::GroupNames;
 use crate::observed::Arrivals;
 use crate::ranges::OffsetRanges;
 use crate::record::{Record, Settlement, Special, Verdict};
 use crate::request::{DeliveryConfig, Receipt};
 use crate::snapshot::Parts;
-use crate::subscription::{Known, Lease, Move, Named, Place, Subscription};
+use crate::subscription::{Known, Lease, Move, Place, Subscription};
 use crate::time::{Clock, QueueTime};
 use crate::waits::Waits;
 
@@ -314,7 +315,7 @@ impl Deliveries {
                 }
                 if let Some(name) = attempt {
                     let (first_lease, offsets) = (*first_lease, offsets.clone());
-                    own.name_receive(Arc::clone(name), Named { at: *at, first_lease, offsets });
+                    own.named.insert(Arc::clone(name), Named { at: *at, first_lease, offsets });
                 }
             }
             Record::Settled { at, subscription, offsets, how } => {
@@ -397,7 +398,7 @@ impl Deliveries {
         }
         for subscription in self.subscriptions.values_mut() {
             subscription.end_delays(now, &self.messages);
-            subscription.prune_names(now);
+            subscription.named.prune(now);
         }
     }
 

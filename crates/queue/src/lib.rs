@@ -24,6 +24,7 @@ mod groups;
 mod index;
 mod limit;
 mod moving;
+mod named;
 mod names;
 mod observed;
 mod ranges;

@@ -9,10 +9,11 @@ use towpath_model::{FoldError, Offset, Timestamp};
 use crate::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
 use crate::dedup::Seen;
 use crate::deliveries::{Deliveries, Messages};
+use crate::named::Named;
 use crate::ranges::OffsetRanges;
 use crate::record::{DeadReason, Record, Return, key, put_key};
 use crate::settled::SettledSet;
-use crate::subscription::{Attempt, Known, Live, Move, Named, Place, Subscription};
+use crate::subscription::{Attempt, Known, Live, Move, Place, Subscription};
 use crate::time::QueueTime;
 
 /// Bytes of one part.
@@ -240,7 +241,7 @@ fn put_subscription(out: &mut Vec<u8>, own: &Subscription) {
         put_option(out, note.as_deref(), |out, note| put_bytes(out, note.as_bytes()));
     }
     put_u64(out, own.named.len() as u64);
-    for (name, Named { at, first_lease, offsets }) in &own.named {
+    for (name, Named { at, first_lease, offsets }) in own.named.iter() {
         put_bytes(out, name);
         put_u64(out, at.0);
         put_u64(out, *first_lease);
@@ -351,6 +352,6 @@ fn subscription(reader: &mut Reader<'_>, known: &Messages) -> Result<Subscriptio
         named.push((name, Named { at, first_lease, offsets: reader.offsets()? }));
     }
     named.sort_by_key(|(_, named)| named.at);
-    named.into_iter().for_each(|(name, named)| own.name_receive(name, named));
+    named.into_iter().for_each(|(name, named)| own.named.insert(name, named));
     Ok(own)
 }

@@ -267,7 +267,7 @@ impl Deliveries {
     /// Whether a receive of this name was given messages, as far as that is remembered.
     #[must_use]
     pub fn knows_attempt(&self, subscription: u32, name: &[u8]) -> bool {
-        self.subscriptions.get(&subscription).is_some_and(|own| own.named.contains_key(name))
+        self.subscriptions.get(&subscription).is_some_and(|own| own.named.get(name).is_some())
     }
 
     /// The message that a message repeats, as far as its window lasts.

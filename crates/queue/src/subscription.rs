@@ -12,7 +12,7 @@
 //! entry of their own: they are runs of offsets.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use towpath_model::{Offset, Timestamp};
@@ -21,18 +21,15 @@ use crate::due::DueIndex;
 use crate::groups::{GroupNumber, Groups};
 use crate::index::OffsetMap;
 use crate::moving::Moving;
+use crate::named::NamedReceives;
 use crate::observed::Seen;
 use crate::ranges::OffsetRanges;
 use crate::record::{DeadReason, Return};
-use crate::request::Receipt;
 use crate::settled::SettledSet;
 use crate::time::QueueTime;
 
 /// Attempts of one message that are remembered.
 pub(crate) const HISTORY_MAX: usize = 10;
-
-/// How long the name of a receive is remembered.
-pub(crate) const ATTEMPT_KEPT_MS: u64 = 300_000;
 
 /// A message that was received at least once, and is not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,14 +104,6 @@ struct Deadline {
     valid: u32,
 }
 
-/// A receive that may be repeated by its name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
-    pub(crate) at: QueueTime,
-    pub(crate) first_lease: u64,
-    pub(crate) offsets: Vec<Offset>,
-}
-
 /// What the whole partition knows of a message, for one step of a subscription.
 pub(crate) trait Known {
     /// Its group, if it has one.
@@ -138,8 +127,7 @@ pub(crate) struct Subscription {
     pub(crate) delays: DueIndex,
     deadlines: BTreeMap<QueueTime, Deadline>,
     pub(crate) moving: Moving,
-    pub(crate) named: BTreeMap<Arc<[u8]>, Named>,
-    named_order: VecDeque<(QueueTime, Arc<[u8]>)>,
+    pub(crate) named: NamedReceives,
     pub(crate) leased: usize,
     /// Messages that came back and are delayed.
     pub(crate) delayed_again: usize,
@@ -160,8 +148,7 @@ impl Subscription {
             delays: DueIndex::default(),
             deadlines: BTreeMap::new(),
             moving: Moving::default(),
-            named: BTreeMap::new(),
-            named_order: VecDeque::new(),
+            named: NamedReceives::default(),
             leased: 0,
             delayed_again: 0,
             delayed_in_groups: 0,
@@ -502,32 +489,6 @@ impl Subscription {
         }
     }
 
-    /// Remembers by which name messages were received.
-    pub(crate) fn name_receive(&mut self, name: Arc<[u8]>, named: Named) {
-        self.named_order.push_back((named.at, Arc::clone(&name)));
-        self.named.insert(name, named);
-    }
-
-    /// Whether a message was handed out by a name that may ask for it again.
-    pub(crate) fn is_named(&self, Receipt { offset, lease }: Receipt) -> bool {
-        self.named.values().any(|named| {
-            let nth =
-                lease.checked_sub(named.first_lease).and_then(|nth| usize::try_from(nth).ok());
-            nth.and_then(|nth| named.offsets.get(nth)) == Some(&offset)
-        })
-    }
-
-    /// Forgets names that are too old.
-    pub(crate) fn prune_names(&mut self, now: QueueTime) {
-        let is_old = |at: QueueTime| at.0.saturating_add(ATTEMPT_KEPT_MS) <= now.0;
-        while self.named_order.front().is_some_and(|(at, _)| is_old(*at)) {
-            let Some((at, name)) = self.named_order.pop_front() else { break };
-            if self.named.get(&name).is_some_and(|named| named.at == at) {
-                self.named.remove(&name);
-            }
-        }
-    }
-
     /// Messages at or after `end` were lost. `known` still knows of them.
     pub(crate) fn truncate(&mut self, end: Offset, known: &impl Known) {
         let everything = end..Offset(i64::MAX);
@@ -545,7 +506,7 @@ impl Subscription {
             groups.remove(group, offset, |at| is_late(live, known, at));
         }
         self.settled.truncate(end);
-        self.named.retain(|_, named| named.offsets.iter().all(|offset| *offset < end));
+        self.named.truncate(end);
     }
 
     /// Delays of messages at or after `end` mean nothing any more.

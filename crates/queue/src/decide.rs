@@ -87,7 +87,7 @@ impl Deliveries {
             }),
             Request::Dispose { subscription, offsets, to, note, held_too } => {
                 self.with(token, subscription, |own| {
-                    let (offsets, held) = self.disposable(at, own, subscription, offsets, held_too);
+                    let (offsets, held) = self.disposable(at, own, offsets, held_too);
                     let reply = Reply::Disposed { gone: offsets.len() as u64, held };
                     (dispose(at, subscription, offsets, to, note), reply)
                 })
@@ -438,8 +438,8 @@ impl Deliveries {
         let (offsets, outcomes) = self.held(own, receipts);
         let is_named = |offset: &Offset| {
             let lease = own.live.get(*offset).map(|live| live.lease);
-            let is_named =
-                lease.is_some_and(|lease| own.named.has_handed_out(Receipt { offset: *offset, lease }));
+            let is_named = lease
+                .is_some_and(|lease| own.named.has_handed_out(Receipt { offset: *offset, lease }));
             is_named && !mutant::is_on(Mutant::NamedGivenBack)
         };
         let free = offsets.into_iter().filter(|offset| !is_named(offset));
@@ -515,7 +515,6 @@ impl Deliveries {
         &self,
         at: QueueTime,
         own: &Subscription,
-        subscription: u32,
         mut offsets: Vec<Offset>,
         held_too: bool,
     ) -> (Vec<Offset>, u64) {
@@ -528,7 +527,7 @@ impl Deliveries {
         });
         let there = offsets.len();
         let is_ready =
-            |offset: &Offset| matches!(self.state_of(at, subscription, *offset), PeekState::Ready);
+            |offset: &Offset| matches!(self.state_of(at, own, *offset), Some(PeekState::Ready));
         offsets.retain(|offset| held_too || is_ready(offset));
         let held = there - offsets.len();
         (offsets, held as u64)

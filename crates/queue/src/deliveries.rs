@@ -136,6 +136,11 @@ impl Messages {
         }
     }
 
+    /// Messages whose first delay has not ended, and some that are settled.
+    pub(crate) fn delayed_offsets(&self) -> impl Iterator<Item = Offset> + '_ {
+        self.delays.iter().map(|(_, offset)| offset)
+    }
+
     /// Nobody will ask for this message any more.
     fn forget(&mut self, offset: Offset) {
         self.priorities.remove(&offset);
@@ -478,10 +483,9 @@ impl Deliveries {
             if own.settled.contains(offset) {
                 continue;
             }
-            match (messages.group(offset), not_before) {
-                (Some(group), _) => own.enter(group, offset, messages),
-                (None, None) => own.make_ready(offset, messages),
-                (None, Some(_)) => {}
+            match not_before {
+                None => own.make_ready(offset, messages),
+                Some(_) => own.await_first_delay(offset, messages),
             }
         }
     }
@@ -586,6 +590,10 @@ impl Deliveries {
         }
         self.messages.truncate(end);
         self.dedup.truncate(end);
+        let messages = &self.messages;
+        for own in self.subscriptions.values_mut() {
+            own.count_early(messages.delayed_offsets(), messages);
+        }
     }
 
     fn subscribe(&mut self, number: u32, name: &Arc<str>, from: Offset) {
@@ -599,7 +607,7 @@ impl Deliveries {
             own.settled.insert_run(run.clone());
             own.take_run(run);
         }
-        let delayed: BTreeSet<Offset> = messages.delays.iter().map(|(_, at)| at).collect();
+        let delayed: BTreeSet<Offset> = messages.delayed_offsets().collect();
         let grouped = messages.group_of.range(all.clone()).map(|(at, _)| at);
         let special = grouped.chain(messages.priorities.range(all.clone()).map(|(at, _)| *at));
         let special: BTreeSet<Offset> =
@@ -613,6 +621,7 @@ impl Deliveries {
                 None => own.make_ready(offset, messages),
             }
         }
+        own.count_early(delayed.into_iter(), messages);
         self.subscriptions.insert(number, own);
     }
 

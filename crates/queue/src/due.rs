@@ -2,9 +2,10 @@
 //!
 //! A delayed message is not a thing in memory: it is a few bytes in the list of its second. A million of
 //! them, delayed by a day, take a few megabytes. Entries are not looked up and not removed: whoever takes
-//! them out asks whether they still mean something.
+//! them out asks whether they still mean something. When something happens to one message is not looked up either:
+//! whoever wants to know asks for many at once, and the lists in which they may be are read through once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use towpath_model::Offset;
 use towpath_model::mutant::{self, Mutant};
@@ -25,7 +26,8 @@ pub(crate) struct DueIndex {
 struct PackedOffsets {
     bytes: Vec<u8>,
     last: i64,
-    count: u32,
+    /// The least and the greatest of them, where there is any.
+    span: Option<(Offset, Offset)>,
 }
 
 impl PackedOffsets {
@@ -38,7 +40,13 @@ impl PackedOffsets {
         }
         self.bytes.push(rest as u8);
         self.last = offset.0;
-        self.count += 1;
+        let (least, greatest) = self.span.unwrap_or((offset, offset));
+        self.span = Some((least.min(offset), greatest.max(offset)));
+    }
+
+    fn may_have(&self, any_of: &BTreeSet<Offset>) -> bool {
+        let within = self.span.map(|(least, greatest)| any_of.range(least..=greatest));
+        within.is_some_and(|mut within| within.next().is_some())
     }
 
     fn iter(&self) -> impl Iterator<Item = Offset> + '_ {
@@ -99,6 +107,22 @@ impl DueIndex {
         self.due(QueueTime::MAX)
     }
 
+    /// When something happens to each of these, where anything does. Reads every list once in which one of them may
+    /// be: what was given the same delay lies together, and no more is read than that.
+    pub(crate) fn times_of(&self, offsets: &BTreeSet<Offset>) -> BTreeMap<Offset, QueueTime> {
+        let lists = self.lists_with(offsets);
+        let times = lists.flat_map(|(at, list)| list.iter().map(move |offset| (offset, at)));
+        times.filter(|(offset, _)| offsets.contains(offset)).collect()
+    }
+
+    fn lists_with<'a>(
+        &'a self,
+        offsets: &'a BTreeSet<Offset>,
+    ) -> impl Iterator<Item = (QueueTime, &'a PackedOffsets)> {
+        let lists = self.seconds.iter().filter(|(_, list)| list.may_have(offsets));
+        lists.map(|(second, list)| (QueueTime(*second), list))
+    }
+
     /// Bytes that the lists take.
     pub(crate) fn bytes(&self) -> usize {
         let of_list = |list: &PackedOffsets| list.bytes.capacity() + size_of::<PackedOffsets>();
@@ -136,5 +160,22 @@ mod tests {
         }
         assert!(due.bytes() < 12 << 20, "{} bytes", due.bytes());
         assert_eq!(due.iter().count(), 1_000_000);
+    }
+
+    #[test]
+    fn when_it_is_whose_turn_costs_the_same_however_many_others_there_are() {
+        let entries_read = |count: i64| {
+            let mut due = DueIndex::default();
+            for offset in 0..count {
+                // A hundred in a second, each delayed by a day.
+                due.add(QueueTime(86_400_000 + offset as u64 * 10), Offset(offset));
+            }
+            let wanted = BTreeSet::from([Offset(777), Offset(778), Offset(count + 5)]);
+            let times = due.times_of(&wanted);
+            let second = DueIndex::second_of(QueueTime(86_407_770));
+            assert_eq!(times, BTreeMap::from([(Offset(777), second), (Offset(778), second)]));
+            due.lists_with(&wanted).map(|(_, list)| list.iter().count()).sum::<usize>()
+        };
+        assert_eq!((entries_read(10_000), entries_read(100_000)), (100, 100));
     }
 }

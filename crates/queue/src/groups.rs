@@ -136,9 +136,9 @@ impl Groups {
         !self.ready.is_empty()
     }
 
-    /// Whether a message of the group is held.
-    pub(crate) fn is_held(&self, number: GroupNumber) -> bool {
-        self.groups.get(&number).is_some_and(|group| 0 < group.held)
+    /// Whether the group can be received from: nobody holds a message of it, and the first one is not delayed.
+    pub(crate) fn is_ready(&self, number: GroupNumber) -> bool {
+        self.groups.get(&number).is_some_and(|group| group.listed.is_some())
     }
 
     /// Everything that waits, group by group.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use towpath_model::Offset;
 
+use crate::record::DeadReason;
 use crate::subscription::Move;
 
 /// Those of one subscription.
@@ -13,17 +14,26 @@ use crate::subscription::Move;
 pub(crate) struct Moving {
     ways: BTreeMap<Offset, Move>,
     by_destination: BTreeMap<Arc<str>, BTreeSet<Offset>>,
+    /// How many go why; none is 0.
+    by_reason: BTreeMap<DeadReason, u64>,
 }
 
 impl Moving {
     pub(crate) fn insert(&mut self, offset: Offset, way: Move) {
         self.remove(offset);
+        *self.by_reason.entry(way.reason).or_default() += 1;
         self.by_destination.entry(Arc::clone(&way.to)).or_default().insert(offset);
         self.ways.insert(offset, way);
     }
 
     pub(crate) fn remove(&mut self, offset: Offset) -> Option<Move> {
         let way = self.ways.remove(&offset)?;
+        if let Some(count) = self.by_reason.get_mut(&way.reason) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_reason.remove(&way.reason);
+            }
+        }
         if let Some(offsets) = self.by_destination.get_mut(&way.to) {
             offsets.remove(&offset);
             if offsets.is_empty() {
@@ -51,6 +61,11 @@ impl Moving {
         self.ways.len()
     }
 
+    /// How many go for a reason.
+    pub(crate) fn because(&self, reason: DeadReason) -> u64 {
+        self.by_reason.get(&reason).copied().unwrap_or(0)
+    }
+
     /// In the order of offsets.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Offset, &Move)> + '_ {
         self.ways.iter().map(|(offset, way)| (*offset, way))
@@ -71,7 +86,6 @@ impl Moving {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::DeadReason;
 
     #[test]
     fn what_goes_to_one_queue_is_found_without_the_others() {
@@ -87,5 +101,8 @@ mod tests {
         assert!(moving.remove(Offset(1)).is_some() && moving.remove(Offset(1)).is_none());
         assert_eq!(moving.destinations().map(|to| &**to).collect::<Vec<_>>(), ["b"]);
         assert_eq!((moving.len(), moving.get(Offset(9))), (2, None));
+        let because = |reason| moving.because(reason);
+        assert_eq!((because(DeadReason::Rejected), because(DeadReason::Redriven)), (2, 0));
+        assert_eq!(moving.by_reason.len(), 1);
     }
 }

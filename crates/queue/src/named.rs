@@ -113,7 +113,10 @@ mod tests {
         assert!(has(&receives, 5, 20) && !has(&receives, 7, 14));
         receives.insert(b, named(4, 30, &[6]));
         receives.truncate(Offset(6));
-        assert_eq!((receives.len(), has(&receives, 6, 30), has(&receives, 5, 20)), (1, false, true));
+        assert_eq!(
+            (receives.len(), has(&receives, 6, 30), has(&receives, 5, 20)),
+            (1, false, true)
+        );
         receives.prune(QueueTime(KEPT_MS + 3));
         assert_eq!((receives.len(), receives.by_lease.len(), receives.order.len()), (0, 0, 1));
     }

@@ -353,5 +353,6 @@ fn subscription(reader: &mut Reader<'_>, known: &Messages) -> Result<Subscriptio
     }
     named.sort_by_key(|(_, named)| named.at);
     named.into_iter().for_each(|(name, named)| own.named.insert(name, named));
+    own.count_early(known.delayed_offsets(), known);
     Ok(own)
 }

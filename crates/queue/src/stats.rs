@@ -7,8 +7,10 @@ use std::time::Duration;
 use towpath_model::{Now, Offset};
 
 use crate::deliveries::Deliveries;
+use crate::groups::GroupNumber;
 use crate::limit::Fill;
 use crate::observed::Observed;
+use crate::record::DeadReason;
 use crate::subscription::{Attempt, Move, Place, Subscription};
 use crate::time::QueueTime;
 
@@ -57,7 +59,7 @@ pub struct Peeked {
 pub enum PeekState {
     /// It can be received.
     Ready,
-    /// An earlier message of its group is held, or delayed.
+    /// A message of its group is held, or the first one is delayed.
     Blocked,
     /// A receiver has it.
     Held {
@@ -100,12 +102,12 @@ impl Deliveries {
         let at = self.clock.now(now.time);
         let age = |offset: Offset| at - self.messages.admitted_at(offset);
         let start = own.settled.start();
-        let late_in_groups = (self.messages.early.len() + own.delayed_in_groups) as u64;
+        let late_in_groups = own.early_in_groups + own.delayed_in_groups as u64;
         Some(Stats {
             // Delayed messages of groups stand in their groups too.
-            ready: own.ready_count().saturating_sub(late_in_groups),
+            ready: own.ready_count() - late_in_groups,
             in_flight: own.leased as u64,
-            delayed: self.messages.delayed + own.delayed_again as u64,
+            delayed: own.early + own.delayed_again as u64,
             moving: own.moving.len() as u64,
             ready_groups: own.groups.ready_groups() as u64,
             held_groups: own.groups.held_groups() as u64,
@@ -158,71 +160,85 @@ impl Deliveries {
     ) -> (Vec<Peeked>, Option<Offset>) {
         let Some(own) = self.subscriptions.get(&subscription) else { return (Vec::new(), None) };
         let at = self.clock.now(now.time);
+        let (found, next) = self.look(at, own, from, filter, (max, scan_max));
+        let early = found.iter().filter(|(_, state)| state.is_none()).map(|(offset, _)| *offset);
+        let ends = self.messages.delays.times_of(&early.collect());
+        let peeked = |(offset, state): (Offset, Option<PeekState>)| {
+            let live = own.live.get(offset);
+            let end = || ends.get(&offset).copied().unwrap_or(at);
+            Peeked {
+                offset,
+                state: state.unwrap_or_else(|| PeekState::Delayed { left: end() - at }),
+                receives: live.map_or(0, |live| live.receives),
+                age: at - self.messages.admitted_at(offset),
+                history: live.map(|live| live.history.clone()).unwrap_or_default(),
+            }
+        };
+        (found.into_iter().map(peeked).collect(), next)
+    }
+
+    /// Where the messages are that are wanted, each as [`Deliveries::state_of`] has it.
+    fn look(
+        &self,
+        at: QueueTime,
+        own: &Subscription,
+        from: Offset,
+        filter: PeekFilter,
+        (max, scan_max): (usize, usize),
+    ) -> (Vec<(Offset, Option<PeekState>)>, Option<Offset>) {
         let mut found = Vec::new();
         let unsettled = own.settled.unsettled(from..self.messages.admitted_to);
         for (scanned, offset) in unsettled.enumerate() {
             if found.len() == max || scanned == scan_max {
                 return (found, Some(offset));
             }
-            let state = self.state_of(at, subscription, offset);
+            let state = self.state_of(at, own, offset);
             let is_wanted = matches!(
                 (filter, &state),
                 (PeekFilter::Any, _)
-                    | (PeekFilter::Ready, PeekState::Ready | PeekState::Blocked)
-                    | (PeekFilter::Held, PeekState::Held { .. })
-                    | (PeekFilter::Delayed, PeekState::Delayed { .. })
-                    | (PeekFilter::Moving, PeekState::Moving(_))
+                    | (PeekFilter::Ready, Some(PeekState::Ready | PeekState::Blocked))
+                    | (PeekFilter::Held, Some(PeekState::Held { .. }))
+                    | (PeekFilter::Delayed, Some(PeekState::Delayed { .. }) | None)
+                    | (PeekFilter::Moving, Some(PeekState::Moving(_)))
             );
             if is_wanted {
-                let live = own.live.get(offset);
-                found.push(Peeked {
-                    offset,
-                    state,
-                    receives: live.map_or(0, |live| live.receives),
-                    age: at - self.messages.admitted_at(offset),
-                    history: live.map(|live| live.history.clone()).unwrap_or_default(),
-                });
+                found.push((offset, state));
             }
         }
         (found, None)
     }
 
-    pub(crate) fn state_of(&self, at: QueueTime, subscription: u32, offset: Offset) -> PeekState {
-        let own = &self.subscriptions[&subscription];
+    /// Where a message is that is not settled; nothing: it is new and delayed, and until when stands in the list of its
+    /// second alone. Costs the same however many others there are.
+    pub(crate) fn state_of(
+        &self,
+        at: QueueTime,
+        own: &Subscription,
+        offset: Offset,
+    ) -> Option<PeekState> {
         if let Some(way) = own.moving.get(offset) {
-            return PeekState::Moving(way.clone());
+            return Some(PeekState::Moving(way.clone()));
         }
-        if let Some(live) = own.live.get(offset) {
-            match live.place {
-                Place::Leased { until } => {
-                    return PeekState::Held {
-                        holder: Arc::clone(&live.holder),
-                        held_for: at - live.leased_at,
-                        left: until - at,
-                    };
-                }
-                Place::Delayed { until } => return PeekState::Delayed { left: until - at },
-                Place::Ready | Place::Moving => {}
+        let live = own.live.get(offset);
+        match live.map(|live| (live, live.place)) {
+            Some((live, Place::Leased { until })) => {
+                return Some(PeekState::Held {
+                    holder: Arc::clone(&live.holder),
+                    held_for: at - live.leased_at,
+                    left: until - at,
+                });
             }
-        }
-        if let Some(until) = self.messages.early.get(&offset) {
-            return PeekState::Delayed { left: *until - at };
-        }
-        let is_ready = own.ready.values().any(|ready| ready.contains(offset));
-        match self.messages.group_of.get(offset) {
-            None if is_ready => PeekState::Ready,
-            None => self.first_delay_of(at, offset),
-            Some(number) if own.groups.is_held(crate::groups::GroupNumber(number)) => {
-                PeekState::Blocked
+            Some((_, Place::Delayed { until })) => {
+                return Some(PeekState::Delayed { left: until - at });
             }
-            Some(_) => PeekState::Ready,
+            Some((_, Place::Ready | Place::Moving)) | None => {}
         }
-    }
-
-    /// A message that is nowhere else is delayed; until when is in the list of its second alone.
-    fn first_delay_of(&self, at: QueueTime, offset: Offset) -> PeekState {
-        let until = self.messages.delays.iter().find(|(_, other)| *other == offset);
-        PeekState::Delayed { left: until.map_or(Duration::ZERO, |(until, _)| until - at) }
+        match self.messages.group_of.get(offset).map(GroupNumber) {
+            None => own.is_ready(offset).then_some(PeekState::Ready),
+            Some(_) if live.is_none() && self.messages.early.contains_key(&offset) => None,
+            Some(group) if own.groups.is_ready(group) => Some(PeekState::Ready),
+            Some(_) => Some(PeekState::Blocked),
+        }
     }
 
     /// How long it takes until it is `until`.
@@ -250,6 +266,13 @@ impl Deliveries {
     pub fn moves(&self, subscription: u32) -> impl Iterator<Item = (Offset, &Move)> + '_ {
         let own = self.subscriptions.get(&subscription);
         own.into_iter().flat_map(|own| own.moving.iter())
+    }
+
+    /// How many messages of a subscription are on their way for one of these reasons. Walks over none of them.
+    #[must_use]
+    pub fn moving_because(&self, subscription: u32, reasons: &[DeadReason]) -> u64 {
+        let own = self.subscriptions.get(&subscription);
+        own.map_or(0, |own| reasons.iter().map(|reason| own.moving.because(*reason)).sum())
     }
 
     /// How the deliveries of a message ended, the newest last.

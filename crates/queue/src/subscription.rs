@@ -110,7 +110,7 @@ pub(crate) trait Known {
     fn group(&self, offset: Offset) -> Option<GroupNumber>;
     /// Its priority.
     fn priority(&self, offset: Offset) -> u8;
-    /// Whether its first delay has not ended.
+    /// Whether it has a group, and its first delay has not ended.
     fn is_early(&self, offset: Offset) -> bool;
 }
 
@@ -129,6 +129,10 @@ pub(crate) struct Subscription {
     pub(crate) moving: Moving,
     pub(crate) named: NamedReceives,
     pub(crate) leased: usize,
+    /// Messages that were never received nor sent away, and whose first delay has not ended.
+    pub(crate) early: u64,
+    /// Those of them that stand in a group too.
+    pub(crate) early_in_groups: u64,
     /// Messages that came back and are delayed.
     pub(crate) delayed_again: usize,
     /// Those of them that stand in a group too.
@@ -150,6 +154,8 @@ impl Subscription {
             moving: Moving::default(),
             named: NamedReceives::default(),
             leased: 0,
+            early: 0,
+            early_in_groups: 0,
             delayed_again: 0,
             delayed_in_groups: 0,
             seen: None,
@@ -187,6 +193,11 @@ impl Subscription {
     /// Whether some message can be received now.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty() || self.groups.is_any_ready()
+    }
+
+    /// Whether a message without a group can be received now.
+    pub(crate) fn is_ready(&self, offset: Offset) -> bool {
+        self.ready.values().any(|ready| ready.contains(offset))
     }
 
     /// The first moment at which a lease ends.
@@ -248,6 +259,37 @@ impl Subscription {
         });
     }
 
+    /// A new message waits for the end of its first delay.
+    pub(crate) fn await_first_delay(&mut self, offset: Offset, known: &impl Known) {
+        self.early += 1;
+        if let Some(group) = known.group(offset) {
+            self.early_in_groups += 1;
+            self.enter(group, offset, known);
+        }
+    }
+
+    /// Whether the end of a message's first delay, if it has one, means anything here.
+    fn minds_first_delay_of(&self, offset: Offset) -> bool {
+        !self.settled.contains(offset)
+            && self.live.get(offset).is_none()
+            && !self.moving.contains(offset)
+    }
+
+    /// Counts anew what waits for the end of its first delay; `delayed` is all of which that has not come.
+    pub(crate) fn count_early(
+        &mut self,
+        delayed: impl Iterator<Item = Offset>,
+        known: &impl Known,
+    ) {
+        (self.early, self.early_in_groups) = (0, 0);
+        for offset in delayed {
+            if self.minds_first_delay_of(offset) {
+                self.early += 1;
+                self.early_in_groups += u64::from(known.group(offset).is_some());
+            }
+        }
+    }
+
     /// A message stands in its group from now on, whether or not it may be delivered yet.
     pub(crate) fn enter(&mut self, group: GroupNumber, offset: Offset, known: &impl Known) {
         let (live, groups) = (&self.live, &mut self.groups);
@@ -261,17 +303,34 @@ impl Subscription {
                 let (live, groups) = (&self.live, &mut self.groups);
                 groups.remove(group, offset, |at| is_late(live, known, at));
             }
-            None => self.take_ready(offset, known.priority(offset)),
+            None => {
+                self.take_ready(offset, known.priority(offset));
+            }
         }
     }
 
-    fn take_ready(&mut self, offset: Offset, priority: u8) {
-        if let Some(ready) = self.ready.get_mut(&Reverse(priority)) {
-            ready.remove(offset);
-            if ready.is_empty() {
-                self.ready.remove(&Reverse(priority));
-            }
+    /// Says whether it was there.
+    fn take_ready(&mut self, offset: Offset, priority: u8) -> bool {
+        let Some(ready) = self.ready.get_mut(&Reverse(priority)) else { return false };
+        let was_there = ready.remove(offset);
+        if ready.is_empty() {
+            self.ready.remove(&Reverse(priority));
         }
+        was_there
+    }
+
+    /// Takes out a message that nobody has received: it is ready, or waits for the end of its first delay.
+    fn take_new(&mut self, offset: Offset, known: &impl Known) {
+        let is_early = match known.group(offset) {
+            Some(_) => {
+                let is_early = known.is_early(offset);
+                self.early_in_groups -= u64::from(is_early);
+                self.take(offset, known);
+                is_early
+            }
+            None => !self.take_ready(offset, known.priority(offset)),
+        };
+        self.early -= u64::from(is_early);
     }
 
     /// A receiver holds a message until `until`.
@@ -334,7 +393,8 @@ impl Subscription {
                 }
             }
             None if self.moving.remove(offset).is_some() => {}
-            Some(Place::Ready) | None => self.take(offset, known),
+            None => self.take_new(offset, known),
+            Some(Place::Ready) => self.take(offset, known),
         }
     }
 
@@ -452,15 +512,14 @@ impl Subscription {
 
     /// A first delay has ended.
     pub(crate) fn first_delay_ended(&mut self, offset: Offset, known: &impl Known) {
-        if self.settled.contains(offset)
-            || self.live.get(offset).is_some()
-            || self.moving.contains(offset)
-        {
+        if !self.minds_first_delay_of(offset) {
             return;
         }
+        self.early -= 1;
         match known.group(offset) {
             None => self.make_ready(offset, known),
             Some(group) => {
+                self.early_in_groups -= 1;
                 let (live, groups) = (&self.live, &mut self.groups);
                 groups.refresh(group, |at| is_late(live, known, at));
             }

@@ -111,13 +111,12 @@ pub(super) async fn dispose_here(
     for (to, offsets) in by_queue.into_iter().filter(|(_, offsets)| !offsets.is_empty()) {
         disposed.kept += send_away(app, id, offsets, to, (&wanted.by, wanted.retires)).await?;
     }
-    let count = app.node.driver().with_deliveries(id, |deliveries, _| {
-        let ours = |way: &towpath_queue::Move| {
-            matches!(way.reason, DeadReason::Redriven | DeadReason::QueueDeleted)
-        };
-        deliveries.moves(OWN_SUBSCRIPTION).filter(|(_, way)| ours(way)).count()
-    });
-    disposed.underway = count.map_err(not_asked)? as u64;
+    let ordered = [DeadReason::Redriven, DeadReason::QueueDeleted];
+    let count = app
+        .node
+        .driver()
+        .with_deliveries(id, |deliveries, _| deliveries.moving_because(OWN_SUBSCRIPTION, &ordered));
+    disposed.underway = count.map_err(not_asked)?;
     Ok(disposed)
 }
 

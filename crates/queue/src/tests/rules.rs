@@ -766,3 +766,49 @@ fn what_goes_to_one_queue_does_not_hide_what_goes_to_another() {
     let ways = [(0, Arc::from("orders")), (0, Arc::from("other"))];
     assert!(bench.leader.ways().into_iter().eq(ways));
 }
+
+#[test]
+fn a_delayed_message_that_is_settled_or_goes_elsewhere_counts_once() {
+    let mut bench = Bench::new(fifo());
+    let late = |group| Facts { delay: Some(Delay::For(MINUTE)), ..in_group(group) };
+    let subscribe = Request::Subscribe { name: Arc::from("audit"), from_start: true };
+    bench.send_with(vec![late("a"), in_group("b"), late("b")]);
+    bench.ask(subscribe);
+    bench.send_with(vec![late("c"), in_group("d")]);
+    let places = |bench: &Bench, subscription| {
+        let stats = bench.leader.stats(bench.now, subscription).unwrap();
+        (stats.ready, stats.in_flight, stats.delayed, stats.moving)
+    };
+    assert_eq!((places(&bench, 0), places(&bench, 1)), ((2, 0, 3, 0), (2, 0, 3, 0)));
+    bench.ask(Request::Purge { subscription: 1 });
+    bench.ask(redrive(&[0, 2], true));
+    assert_eq!((places(&bench, 0), places(&bench, 1)), ((2, 0, 1, 2), (0, 0, 0, 0)));
+    // One of them cannot go there, and is delayed anew.
+    let (offsets, note) = (vec![Offset(0)], Arc::from("too large"));
+    bench.ask(Request::MoveFailed { subscription: 0, offsets, note });
+    assert_eq!(places(&bench, 0), (2, 0, 2, 1));
+    bench.snapshot();
+    bench.restart(SECOND);
+    assert_eq!((places(&bench, 0), places(&bench, 1)), ((2, 0, 2, 1), (0, 0, 0, 0)));
+    bench.records_end = Offset(3);
+    bench.fail_over();
+    assert_eq!((places(&bench, 0), places(&bench, 1)), ((1, 0, 1, 1), (0, 0, 0, 0)));
+    bench.wait(MINUTE);
+    assert_eq!(places(&bench, 0), (2, 0, 0, 1));
+}
+
+#[test]
+fn behind_a_delayed_message_of_its_group_nothing_is_there_to_be_taken() {
+    let mut bench = Bench::new(fifo());
+    let late = Facts { delay: Some(Delay::For(MINUTE)), ..in_group("a") };
+    bench.send_with(vec![late, in_group("a"), in_group("b")]);
+    let (seen, _) = bench.leader.peek(bench.now, 0, Offset(0), PeekFilter::Any, 9, 9);
+    let states: Vec<PeekState> = seen.into_iter().map(|each| each.state).collect();
+    let delayed = PeekState::Delayed { left: MINUTE };
+    assert_eq!(states, [delayed, PeekState::Blocked, PeekState::Ready]);
+    let reply = bench.ask(redrive(&[0, 1, 2], false));
+    assert_eq!(reply, Some(Reply::Disposed { gone: 1, held: 2 }), "order is kept by an order too");
+    let because = |reason| bench.leader.moving_because(0, &[reason]);
+    let reasons = [crate::DeadReason::Redriven, crate::DeadReason::QueueDeleted];
+    assert_eq!(reasons.map(because), [1, 0]);
+}

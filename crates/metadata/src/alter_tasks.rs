@@ -167,9 +167,9 @@ impl Image {
         let is_retired = changed.kind == TaskKind::Retire && changed.state == TaskState::Done;
         if is_retired
             && task.state.is_active()
-            && let Err(refusal) = self.delete_by_id(changed.source.id, &mut records)
+            && self.delete_by_id(changed.source.id, &mut records).is_err()
         {
-            return (Vec::new(), Reply::Task(Err(refusal)));
+            changed.state = TaskState::Failed(TaskFailure::NotDeletable);
         }
         let (task, reply) = changed_task(changed);
         records.extend(task);

@@ -131,6 +131,8 @@ pub enum TaskFailure {
     DestinationDeleted,
     /// What it was ordered to do cannot be read by the program that works on it.
     Unreadable,
+    /// It has emptied its queue, which may not be deleted any more.
+    NotDeletable,
 }
 
 /// How far a task is.
@@ -222,6 +224,9 @@ impl TaskFailure {
             TaskFailure::SourceDeleted => "the source queue was deleted",
             TaskFailure::DestinationDeleted => "the destination queue was deleted",
             TaskFailure::Unreadable => "the task was ordered by a newer program",
+            TaskFailure::NotDeletable => {
+                "the source queue was emptied, and may not be deleted: set delete.topic.enable=true on the brokers, and delete it again"
+            }
         }
     }
 }

@@ -126,7 +126,7 @@ fn failure_reason(failure: TaskFailure) -> String {
         TaskFailure::SourceDeleted | TaskFailure::DestinationDeleted => {
             ErrorKind::QueueDoesNotExist.code()
         }
-        TaskFailure::Unreadable => failure.text().to_owned(),
+        TaskFailure::Unreadable | TaskFailure::NotDeletable => failure.text().to_owned(),
     }
 }
 

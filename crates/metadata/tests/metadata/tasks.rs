@@ -226,6 +226,21 @@ fn a_queue_is_deleted_in_the_moment_in_which_its_task_has_emptied_it() {
 }
 
 #[test]
+fn a_task_that_may_not_delete_its_queue_any_more_has_failed() {
+    let mut world = with_queues(&["orders", "dead"]);
+    let retire = |asked: &mut NewTask| asked.kind = TaskKind::Retire;
+    let task = start_as(&mut world, "orders", Some("dead"), retire).unwrap();
+    world.fail_over_to(&[("delete.topic.enable", "false")]);
+    let told = report(&mut world, &task, 4, Some(TaskState::Done)).unwrap();
+    assert_eq!(told.state, TaskState::Failed(TaskFailure::NotDeletable));
+    assert!(TaskFailure::NotDeletable.text().contains("delete.topic.enable"));
+    assert!(world.image().topic("orders").is_some());
+    assert_eq!(world.compacted().image().task(task.id), Some(&told));
+    let again = start_as(&mut world, "orders", Some("dead"), retire);
+    assert_eq!(again, Err(Refusal::TopicDeletionDisabled));
+}
+
+#[test]
 fn tasks_are_bounded_and_the_newest_that_are_over_are_kept() {
     let mut world = World::new();
     for at in 0..=TASKS_ACTIVE_MAX {

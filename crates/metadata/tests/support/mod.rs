@@ -90,6 +90,18 @@ impl World {
         self.write(&decision.records);
     }
 
+    /// The same with a controller whose operator wrote something else.
+    pub(crate) fn fail_over_to(&mut self, statics: &[(&str, &str)]) {
+        let mut next = World::unregistered(statics).metadata;
+        for logged in &self.log {
+            let record = Record::decode(&logged.key, logged.value.as_deref()).unwrap();
+            record.iter().for_each(|record| next.apply(record));
+        }
+        self.metadata = next;
+        let decision = self.metadata.resume(self.now);
+        self.write(&decision.records);
+    }
+
     pub(crate) fn ask(&mut self, request: Request) -> Reply {
         self.decide(request).1
     }

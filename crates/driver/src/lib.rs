@@ -60,7 +60,7 @@ pub use manage::DeleteRecordsRefusal;
 pub use offline::Offline;
 pub use open::{OpenError, Place};
 pub use produce::{NoRoom, ProduceFailure, Produced};
-pub use queue_limits::QueueFull;
+pub use queue_limits::{QueueFull, QueueGivenUp};
 pub use quorum::{Formation, QUORUM_TICK, Standing as BrokerStanding};
 pub use replicas::{Batches, ComingReplica, NextRecords, Portion, ReplicationReport};
 pub use report::{GroupReport, PartitionReport, Traffic};

@@ -11,7 +11,7 @@ use towpath_records::{BatchHeader, TimestampType, Validated};
 use towpath_replication::{Acks, Admission, ProduceRefusal};
 
 use crate::driver::Driver;
-use crate::queue_limits::QueueFull;
+use crate::queue_limits::{QueueFull, QueueGivenUp};
 use crate::room::Room;
 use crate::volume::{Volume, VolumeIndex};
 use crate::world::{Clock, Net};
@@ -71,6 +71,9 @@ pub enum ProduceFailure {
     /// The queue takes no more. Nothing was appended.
     #[error(transparent)]
     QueueFull(#[from] QueueFull),
+    /// The queue takes nothing any more. Nothing was appended.
+    #[error(transparent)]
+    QueueGivenUp(#[from] QueueGivenUp),
     /// The disk does not answer at the moment, and it was not looked whether an earlier attempt had
     /// been appended. This one was not.
     #[error("the batch is not taken now: {0}")]
@@ -122,6 +125,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 Admission::Append { base_offset, leader_epoch } => {
                     self.check_room(cell.volume)?;
                     if slot.config.queue_enable {
+                        self.check_open(&cell, slot)?;
                         let size = (batch.len(), partitions);
                         self.check_limits(&cell, slot, &validated.header, size)?;
                     }

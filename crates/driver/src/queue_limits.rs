@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use towpath_log::disk::Disk;
-use towpath_model::{PartitionIndex, TopicPartition};
+use towpath_model::{Offset, PartitionIndex, TopicPartition};
 use towpath_queue::{Fill, Limits, OverLimit};
 use towpath_records::BatchHeader;
 
@@ -28,7 +28,35 @@ pub struct QueueFull {
     pub over: OverLimit,
 }
 
+/// A queue takes no more ever.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "queue {queue:?} is given up and takes no more messages: a task moves what is in it to another queue, and \
+     then it is deleted; cancel that task, or send to another queue"
+)]
+pub struct QueueGivenUp {
+    /// Which queue.
+    pub queue: String,
+}
+
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
+    /// Whether a queue whose records' `slot` is locked takes messages at all.
+    pub(crate) fn check_open(&self, cell: &Cell<D>, slot: &Slot<D>) -> Result<(), QueueGivenUp> {
+        match slot.config.queue.given_up {
+            true => Err(QueueGivenUp { queue: cell.topic.to_string() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Where the records of a queue's partition end for good that is led here; nothing while it takes any: the order
+    /// to give the queue up may not have come here yet.
+    pub fn given_up_at(&self, id: TopicPartition) -> Option<Offset> {
+        let cell = self.records_cell(id)?;
+        let slot = self.lock_in_time(&cell)?;
+        let is_over = slot.leads() && slot.config.queue.given_up;
+        is_over.then(|| slot.log.log_end_offset())
+    }
+
     /// Whether a batch may be appended to a queue's partition, whose records' `slot` is locked.
     pub(crate) fn check_limits(
         &self,

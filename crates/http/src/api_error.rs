@@ -66,6 +66,8 @@ pub enum Code {
     ReceiptStale,
     /// The `sequence` is older than what is remembered of the producer.
     SequenceStale,
+    /// The queue is emptied and then deleted, and takes no more messages.
+    QueueGivenUp,
     /// Another task stands in the way.
     TaskActive,
     /// The task has ended.
@@ -118,7 +120,7 @@ pub enum Code {
 
 impl Code {
     /// Every code.
-    pub const ALL: [Code; 51] = [
+    pub const ALL: [Code; 52] = [
         Code::InvalidJson,
         Code::InvalidRequest,
         Code::InvalidParameter,
@@ -146,6 +148,7 @@ impl Code {
         Code::NotAQueue,
         Code::ReceiptStale,
         Code::SequenceStale,
+        Code::QueueGivenUp,
         Code::TaskActive,
         Code::TaskOver,
         Code::GroupActive,
@@ -203,6 +206,7 @@ impl Code {
             Code::NotAQueue => "NOT_A_QUEUE",
             Code::ReceiptStale => "RECEIPT_STALE",
             Code::SequenceStale => "SEQUENCE_STALE",
+            Code::QueueGivenUp => "QUEUE_GIVEN_UP",
             Code::TaskActive => "TASK_ACTIVE",
             Code::TaskOver => "TASK_OVER",
             Code::GroupActive => "GROUP_ACTIVE",
@@ -259,6 +263,7 @@ impl Code {
             | Code::NotAQueue
             | Code::ReceiptStale
             | Code::SequenceStale
+            | Code::QueueGivenUp
             | Code::TaskActive
             | Code::TaskOver
             | Code::GroupActive

@@ -98,6 +98,9 @@ pub(crate) fn of_publish(error: &PublishError) -> ApiError {
                 true => "send it again: another one may be taken; more receivers make room",
                 false => "send it again later: more receivers make room, or a higher limit (queue.limit.*)",
             }),
+        PublishError::NotAppended(ProduceFailure::QueueGivenUp(_)) => {
+            ApiError::new(Code::QueueGivenUp, text)
+        }
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce(refusal),
         PublishError::TimedOut(_) | PublishError::TooFewInSync(_) => ApiError::new(Code::NotCommittedInTime, text).with_help(
             "it may have been published or not; with producer_id and sequence a repeat is safe",

@@ -122,7 +122,9 @@ impl Image {
     }
 
     pub(crate) fn resolve_config(&self, topic: &Topic) -> TopicConfig {
-        TopicConfig::resolve(|property| self.topic_value(topic, property))
+        let mut config = TopicConfig::resolve(|property| self.topic_value(topic, property));
+        config.queue.given_up = self.is_given_up(topic.id);
+        config
     }
 
     /// The configuration of a topic with so many replicas that nobody configured.

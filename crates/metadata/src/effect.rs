@@ -4,6 +4,7 @@ use towpath_model::{BrokerId, TopicId, TopicPartition};
 
 use crate::broker::Broker;
 use crate::record::{ConfiguredResource, Record};
+use crate::task::TaskKind;
 
 /// What there is to do once a record is applied; the image then says with which values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,10 @@ pub fn effect(record: &Record) -> Effect {
         Record::PartitionRemoved { partition } => Effect::PartitionRemoved(*partition),
         Record::Config { resource: ConfiguredResource::Topic(id), .. } => {
             Effect::TopicConfigChanged(*id)
+        }
+        // A queue that is given up takes no more, and does so again when its task ends otherwise.
+        Record::Task(task) if task.kind == TaskKind::Retire => {
+            Effect::TopicConfigChanged(task.source.id)
         }
         Record::Config { resource: ConfiguredResource::Broker(broker), .. } => {
             Effect::BrokerConfigChanged(*broker)

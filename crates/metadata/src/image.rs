@@ -136,6 +136,7 @@ impl Image {
             }
             Record::Task(task) => {
                 self.tasks.insert(task.id, Task::clone(task));
+                self.resolve_own_config(task.source.id);
             }
             Record::TaskRemoved { id } => {
                 self.tasks.remove(id);

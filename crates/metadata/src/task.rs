@@ -251,6 +251,11 @@ impl Image {
         self.tasks.get(&id)
     }
 
+    /// Whether a task moves everything out of a queue before it is deleted.
+    pub(crate) fn is_given_up(&self, queue: TopicId) -> bool {
+        self.active_tasks().any(|task| task.kind == TaskKind::Retire && task.source.id == queue)
+    }
+
     pub(crate) fn active_tasks(&self) -> impl Iterator<Item = &Task> {
         self.tasks().filter(|task| task.state.is_active())
     }

@@ -171,8 +171,8 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
     for (at, result) in carried.into_iter().zip(results) {
         match result {
             Ok(_) => offsets.push(at),
-            // It waits here for room there, as long as it takes.
-            Err(error) if error.code == Code::QueueFull => {}
+            // It waits here for room there, as long as it takes, or until that queue is gone.
+            Err(error) if matches!(error.code, Code::QueueFull | Code::QueueGivenUp) => {}
             Err(error) if is_for_good(&error) => {
                 tracing::warn!(source = %source, to, offset = %at, reason = %error.message,
                     "another queue does not take a message, which goes back to where it was");

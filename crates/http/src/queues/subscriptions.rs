@@ -86,6 +86,15 @@ pub(super) async fn list(
     names(&app, &queue, !is_hop(&headers)).await.map(Json)
 }
 
+/// The names of a queue's subscriptions, besides its own.
+///
+/// # Errors
+/// When nobody who knows them can be asked.
+pub(super) async fn names_of(app: &App, queue: &TopicView) -> Result<Vec<String>, ApiError> {
+    let there = names(app, queue, true).await?;
+    Ok(there.subscriptions.into_iter().map(|one| one.name).collect())
+}
+
 pub(super) async fn show(
     State(app): State<App>,
     Captured((name, subscription)): Captured<(String, String)>,

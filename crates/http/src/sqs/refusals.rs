@@ -8,9 +8,12 @@ use crate::api_error::{ApiError, Code};
 /// A refusal of ours that has no case of its own.
 pub(super) fn of(error: ApiError) -> Error {
     let kind = match error.code {
-        Code::QueueNotFound | Code::NotAQueue | Code::TopicNotFound | Code::InvalidTopicName => {
-            return queue_does_not_exist();
-        }
+        Code::QueueNotFound
+        | Code::NotAQueue
+        | Code::TopicNotFound
+        | Code::InvalidTopicName
+        // It is about to be so.
+        | Code::QueueGivenUp => return queue_does_not_exist(),
         Code::InvalidJson
         | Code::InvalidEncoding
         | Code::EncodingNotSupported

@@ -55,6 +55,9 @@ pub(crate) struct Wanted {
     /// How many of those chosen are shown at most.
     #[serde(default)]
     pub(crate) examples: usize,
+    /// The queue is given up: it is not looked at before nothing more can come.
+    #[serde(default)]
+    pub(crate) is_to_be_emptied: bool,
 }
 
 fn end_of_time() -> i64 {
@@ -77,7 +80,8 @@ pub(crate) struct Selected {
     pub(crate) stranded: u64,
     /// Where the partition ends.
     pub(crate) end: i64,
-    /// Messages in the whole partition that could be received, or with `held_too` all, where `max` is 0.
+    /// Messages in the whole partition that could be received, or with `held_too` all, where `max` is 0. Those that are
+    /// not admitted yet are among them where the queue is to be emptied.
     pub(crate) ready: u64,
     pub(crate) examples: Vec<Content>,
 }
@@ -119,8 +123,14 @@ pub(super) async fn select_here(
         };
         (deliveries.admitted_to(), stats.map_or(0, count), seen)
     };
+    let given_up_at = match wanted.is_to_be_emptied {
+        true => Some(given_up_at(app, queue, partition)?),
+        false => None,
+    };
     let (end, ready, (seen, next)) =
         app.node.driver().with_deliveries(id, look).map_err(not_asked)?;
+    let not_admitted = given_up_at.map_or(0, |last| u64::try_from(last - end).unwrap_or(0));
+    let ready = ready + not_admitted;
     let is_free = |state: &PeekState| match state {
         PeekState::Ready => true,
         PeekState::Moving(_) => false,
@@ -154,6 +164,21 @@ pub(super) async fn select_here(
         }
     }
     Ok(selected)
+}
+
+/// Where a partition's messages end, once it takes no more.
+fn given_up_at(
+    app: &App,
+    queue: &TopicView,
+    partition: PartitionIndex,
+) -> Result<Offset, ApiError> {
+    app.node.driver().given_up_at(queue.partition(partition)).ok_or_else(|| {
+        let name = queue.name.as_str();
+        let message = format!(
+            "partition {partition} of queue {name:?} has not heard yet that it is given up"
+        );
+        ApiError::new(Code::Unavailable, message).with_help("try again")
+    })
 }
 
 impl Wanted {

@@ -161,6 +161,7 @@ impl Wanted {
             redrives_max: is_redrive.then_some(redrives_max),
             home: is_redrive && self.to.is_none(),
             held_too: false,
+            is_to_be_emptied: false,
             examples: EXAMPLES_MAX,
         }
     }

@@ -211,6 +211,7 @@ impl Run<'_> {
             redrives_max: is_redrive.then_some(self.task.redrives_max),
             home: is_redrive && self.task.destination.is_none(),
             held_too: self.task.kind == TaskKind::Retire,
+            is_to_be_emptied: self.task.kind == TaskKind::Retire,
             examples: 0,
         }
     }
@@ -324,7 +325,7 @@ impl Run<'_> {
             self.let_arrive(source, partition, 0).await?;
         }
         if self.task.kind == TaskKind::Retire && self.left_in(source).await? != 0 {
-            // Sent, or come back, meanwhile.
+            // Sent before the queue was closed, or come back.
             self.task.progress.ends.clear();
             self.task.progress.at = (PartitionIndex(0), Offset::ZERO);
             return self.wait_until(Instant::now() + LOOK_EVERY).await;

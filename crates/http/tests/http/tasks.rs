@@ -323,6 +323,13 @@ async fn a_queue_is_given_up_with_nothing_lost() {
     let homeless = broker.request("DELETE", "/queues/other?unsettled=move", "").await;
     homeless.refused(400, "INVALID_REQUEST");
 
+    broker.request("PUT", "/queues/q/subscriptions/audit", "").await.ok();
+    let shared = broker.request("DELETE", "/queues/q?unsettled=move", "").await;
+    assert!(
+        shared.refused(400, "INVALID_REQUEST")["error"]["message"].to_string().contains("audit")
+    );
+    broker.request("DELETE", "/queues/q/subscriptions/audit", "").await.ok();
+
     let answer = broker.request("DELETE", "/queues/q?unsettled=move&by=ada", "").await;
     assert_eq!(answer.status, 202, "{}", answer.body);
     let begun = answer.json();
@@ -340,6 +347,45 @@ async fn a_queue_is_given_up_with_nothing_lost() {
     // There is nobody any more to bring them back to.
     let id = started(&broker, "redrive", json!({})).await;
     assert_eq!(counts(&ended(&broker, &id).await), [6, 0, 0, 0, 6]);
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_queue_took_before_it_was_given_up_is_moved_and_it_takes_nothing_after() {
+    let broker = queues().await;
+    let sends = async {
+        let mut taken = Vec::new();
+        for at in 0.. {
+            let body = json!({"messages": [{ "value": at.to_string() }]}).to_string();
+            let answer = broker.post("/queues/q/messages", &body).await.json();
+            let code = match &answer["error"] {
+                Value::Null => &answer["results"][0]["error"]["code"],
+                error => &error["code"],
+            };
+            match code.as_str() {
+                None => taken.push(at.to_string()),
+                Some("QUEUE_GIVEN_UP" | "QUEUE_NOT_FOUND") => break,
+                other => panic!("{other:?}: {answer}"),
+            }
+        }
+        taken
+    };
+    let gives_up = async {
+        sleep(Duration::from_millis(300)).await;
+        let begun = broker.request("DELETE", "/queues/q?unsettled=move", "").await.json();
+        broker
+            .post("/topics/q/messages", r#"{"value":"late"}"#)
+            .await
+            .refused(409, "QUEUE_GIVEN_UP");
+        begun
+    };
+    let (taken, begun) = tokio::join!(sends, gives_up);
+    let done = ended(&broker, begun["id"].as_str().unwrap()).await;
+    assert_eq!((&done["state"], &done["moved"]), (&json!("done"), &json!(taken.len())), "{done}");
+    assert!(!taken.is_empty());
+    let there = values(&broker, "dead").await;
+    assert!(taken.iter().all(|value| there.get(value) == Some(&1)), "{there:?}");
+    assert_eq!(there.len(), taken.len());
     broker.stop().await;
 }
 

@@ -1,8 +1,9 @@
 //! Long work on queues: who may start what, who works on it, and how it ends.
 
 use towpath_metadata::{
-    IN_HAND_MAX, NewTask, Refusal, Reply, Request, TASKS_ACTIVE_MAX, TASKS_KEPT, Task, TaskFailure,
-    TaskKind, TaskOrder, TaskProgress, TaskReport, TaskState, TopicRef,
+    Effect, IN_HAND_MAX, Image, NewTask, Record, Refusal, Reply, Request, TASKS_ACTIVE_MAX,
+    TASKS_KEPT, Task, TaskFailure, TaskKind, TaskOrder, TaskProgress, TaskReport, TaskState,
+    TopicRef,
 };
 use towpath_model::{Offset, PartitionIndex, Timestamp, Uuid};
 
@@ -223,6 +224,34 @@ fn a_queue_is_deleted_in_the_moment_in_which_its_task_has_emptied_it() {
     let task = start_as(&mut world, "orders", Some("dead"), retire).unwrap();
     delete(&mut world, "orders");
     assert_eq!(state(&world, &task), TaskState::Failed(TaskFailure::SourceDeleted));
+}
+
+#[test]
+fn a_queue_that_is_given_up_takes_nothing_as_long_as_its_task_is_active() {
+    let mut world = with_queues(&["orders", "dead"]);
+    let given_up = |world: &World, name: &str| {
+        let config =
+            |image: &Image| image.effective_config(image.topic(name).unwrap()).queue.given_up;
+        let replayed = [world.replayed(), world.compacted()].map(|it| config(it.image()));
+        assert_eq!(replayed, [config(world.image()); 2], "it is in the log");
+        config(world.image())
+    };
+    let redrive = start(&mut world, "dead", Some("orders")).unwrap();
+    assert!(!given_up(&world, "dead") && !given_up(&world, "orders"));
+    order(&mut world, redrive.id, TaskOrder::Cancel).unwrap();
+    let retire = |asked: &mut NewTask| asked.kind = TaskKind::Retire;
+    let task = start_as(&mut world, "orders", Some("dead"), retire).unwrap();
+    assert!(given_up(&world, "orders") && !given_up(&world, "dead"));
+    let told = Record::Task(Box::new(task.clone()));
+    assert_eq!(towpath_metadata::effect(&told), Effect::TopicConfigChanged(task.source.id));
+    order(&mut world, task.id, TaskOrder::Pause).unwrap();
+    assert!(given_up(&world, "orders"));
+    order(&mut world, task.id, TaskOrder::Cancel).unwrap();
+    assert!(!given_up(&world, "orders"));
+    let task = start_as(&mut world, "orders", Some("dead"), retire).unwrap();
+    delete(&mut world, "dead");
+    assert_eq!(state(&world, &task), TaskState::Failed(TaskFailure::DestinationDeleted));
+    assert!(!given_up(&world, "orders"));
 }
 
 #[test]

@@ -143,6 +143,9 @@ pub struct QueueConfig {
     pub delay: Duration,
     /// `queue.fifo`.
     pub fifo: bool,
+    /// It takes no more messages: a task moves out what is there, and then it is deleted. That is said by the task, and
+    /// by no property.
+    pub given_up: bool,
     /// `queue.in.flight.max`, at least 1.
     pub in_flight_max: u32,
     /// `queue.limit.age.ms`; `None` is without limit.
@@ -291,6 +294,7 @@ impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
             dedup_window: self.duration("queue.dedup.window.ms"),
             delay: self.duration("queue.delay.ms"),
             fifo: self.flag("queue.fifo"),
+            given_up: false,
             in_flight_max: self.int("queue.in.flight.max"),
             limit_age: self.limit("queue.limit.age.ms").map(Duration::from_millis),
             limit_bytes: self.limit("queue.limit.bytes"),

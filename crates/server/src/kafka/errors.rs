@@ -71,6 +71,7 @@ pub(super) fn of_publish_error(error: &PublishError) -> ErrorCode {
         )
         | PublishError::StorageFailed => ErrorCode::KafkaStorageError,
         PublishError::NotAppended(ProduceFailure::QueueFull(full)) => of_full_queue(full),
+        PublishError::NotAppended(ProduceFailure::QueueGivenUp(_)) => ErrorCode::PolicyViolation,
         PublishError::NotAppended(ProduceFailure::Refused(refusal)) => of_produce_refusal(refusal),
         PublishError::TooFewInSync(_) => ErrorCode::NotEnoughReplicasAfterAppend,
         PublishError::TimedOut(_) | PublishError::PlainMemoryTaken => ErrorCode::RequestTimedOut,

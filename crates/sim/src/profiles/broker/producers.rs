@@ -389,7 +389,9 @@ impl World {
                 self.bump_epoch(at);
                 Ok(())
             }
-            ProduceFailure::QueueFull(full) => Err(Violation::new("INV-P5", full.to_string())),
+            ProduceFailure::QueueFull(_) | ProduceFailure::QueueGivenUp(_) => {
+                Err(Violation::new("INV-P5", failure.to_string()))
+            }
             ProduceFailure::Refused(_) => {
                 Err(Violation::new("INV-P5", format!("{target}: {header:?} is refused: {failure}")))
             }

@@ -382,6 +382,9 @@ impl World {
             ProduceFailure::QueueFull(full) => {
                 return Err(Violation::new("INV-F1", format!("{target} has no limit: {full}")));
             }
+            ProduceFailure::QueueGivenUp(_) => {
+                return Err(Violation::new("INV-F1", format!("{target} is kept: {failure}")));
+            }
             ProduceFailure::Offline(reason) => {
                 return Err(Violation::new("INV-F1", format!("{target}: {reason}")));
             }

@@ -24,6 +24,8 @@ pub enum Cause {
     RetentionTime,
     /// `retention.bytes`.
     RetentionBytes,
+    /// Every subscription of a queue was done with them.
+    Settled,
     /// The guard held as many bytes as `retention.guard.max.bytes` allows.
     GuardCap,
     /// The disk filled up, and the guard gave way.
@@ -34,9 +36,10 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 5] = [
+    pub const ALL: [Cause; 6] = [
         Cause::RetentionTime,
         Cause::RetentionBytes,
+        Cause::Settled,
         Cause::GuardCap,
         Cause::DiskPressure,
         Cause::DeleteRecords,
@@ -48,6 +51,7 @@ impl Cause {
         match self {
             Cause::RetentionTime => "retention_time",
             Cause::RetentionBytes => "retention_bytes",
+            Cause::Settled => "settled",
             Cause::GuardCap => "guard_cap",
             Cause::DiskPressure => "disk_pressure",
             Cause::DeleteRecords => "delete_records",

@@ -16,6 +16,7 @@ use towpath_model::{Now, Offset, Time, Timestamp, TopicPartition};
 use crate::cell::{Cell, Slot};
 use crate::config::compaction_rules;
 use crate::driver::Driver;
+use crate::forget::Plan;
 use crate::world::{Clock, Net};
 
 /// What a call of [`Driver::compact`] has come to.
@@ -86,6 +87,8 @@ impl<D: Disk> Default for Compactor<D> {
 struct Running<D: Disk> {
     cell: Arc<Cell<D>>,
     compaction: Compaction<D>,
+    /// What goes is what a queue is done with, and this.
+    plan: Option<Plan>,
 }
 
 impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
@@ -155,29 +158,15 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Rolls what has become old, and begins with the partition that has the largest dirty part.
     fn begin_next(&self, config: &BrokerConfig, now: Now) -> Option<Running<D>> {
         let mut totals = CompactionTotals::default();
-        let mut dirtiest: Option<(f64, Arc<Cell<D>>)> = None;
+        let mut dirtiest: Option<(f64, Arc<Cell<D>>, Option<Plan>)> = None;
         for cell in self.cells().into_iter().filter(|cell| !cell.id.is_delivery_log()) {
-            let mut slot = cell.lock();
-            if slot.closed || slot.failed || !slot.config.cleanup_policy.compact {
-                continue;
-            }
-            if let Err(error) = slot.log.roll_if_due(now) {
-                tracing::debug!(partition = %cell.id, topic = %cell.topic, %error,
-                    "nothing is compacted in a failed directory");
-                continue;
-            }
-            if slot.compactions.stopped.is_some() {
-                totals.stopped_partitions += 1;
-                continue;
-            }
-            let rules = compaction_rules(&slot.config, config);
-            let limit = limit(&slot.partition);
-            let state = slot.log.compaction_state(&rules, now, limit);
-            drop(slot);
-            let ratio = state.dirty_ratio();
-            totals.dirty_ratio_max = totals.dirty_ratio_max.max(ratio);
-            if state.is_due && dirtiest.as_ref().is_none_or(|(most, _)| *most < ratio) {
-                dirtiest = Some((ratio, cell));
+            let found = match self.dirty_part(&cell, config, now, &mut totals) {
+                Some(ratio) => Some((ratio, None)),
+                None => self.plan_forgetting(&cell).map(|plan| (plan.share, Some(plan))),
+            };
+            let Some((ratio, plan)) = found else { continue };
+            if dirtiest.as_ref().is_none_or(|(most, ..)| *most < ratio) {
+                dirtiest = Some((ratio, cell, plan));
             }
         }
         {
@@ -185,14 +174,17 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             known.dirty_ratio_max = totals.dirty_ratio_max;
             known.stopped_partitions = totals.stopped_partitions;
         }
-        let (_, cell) = dirtiest?;
+        let (_, cell, plan) = dirtiest?;
         let mut slot = cell.lock();
         let rules = compaction_rules(&slot.config, config);
-        let compaction = begin(&mut slot, &rules, now);
+        let compaction = match &plan {
+            Some(plan) => slot.begin_forgetting(plan, now),
+            None => begin(&mut slot, &rules, now),
+        };
         match compaction {
             Ok(compaction) => {
                 drop(slot);
-                compaction.map(|compaction| Running { cell, compaction })
+                compaction.map(|compaction| Running { cell, compaction, plan })
             }
             Err(error) => {
                 self.give_up(&cell, &mut slot, &error);
@@ -201,9 +193,42 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
+    /// Rolls what has become old; the dirty part of a partition whose compaction is due.
+    fn dirty_part(
+        &self,
+        cell: &Cell<D>,
+        config: &BrokerConfig,
+        now: Now,
+        totals: &mut CompactionTotals,
+    ) -> Option<f64> {
+        let mut slot = cell.lock();
+        let is_meant = slot.config.cleanup_policy.compact || slot.config.is_queue_only();
+        if slot.closed || slot.failed || !is_meant {
+            return None;
+        }
+        if let Err(error) = slot.log.roll_if_due(now) {
+            tracing::debug!(partition = %cell.id, topic = %cell.topic, %error,
+                "nothing is compacted in a failed directory");
+            return None;
+        }
+        if slot.compactions.stopped.is_some() {
+            totals.stopped_partitions += 1;
+            return None;
+        }
+        if !slot.config.cleanup_policy.compact {
+            return None;
+        }
+        let rules = compaction_rules(&slot.config, config);
+        let limit = limit(&slot.partition);
+        let state = slot.log.compaction_state(&rules, now, limit);
+        let ratio = state.dirty_ratio();
+        totals.dirty_ratio_max = totals.dirty_ratio_max.max(ratio);
+        state.is_due.then_some(ratio)
+    }
+
     /// One step; false when that was the last one.
     fn go_on(&self, running: &mut Running<D>, now: Now) -> bool {
-        let Running { cell, compaction } = running;
+        let Running { cell, compaction, plan } = running;
         if cell.lock().closed {
             return false;
         }
@@ -221,10 +246,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
             },
             Ok(Step::Finished(compacted)) => {
-                slot.log.compacted(&compacted);
+                match plan {
+                    Some(plan) => slot.forgotten(plan),
+                    None => slot.log.compacted(&compacted),
+                }
                 slot.compactions.last_run = Some(now.wall);
                 drop(slot);
-                self.note_end(cell, &compacted, now);
+                self.note_end(cell, &compacted, plan.is_none(), now);
                 false
             }
             Err(error) => {
@@ -255,12 +283,19 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
     }
 
-    fn note_end(&self, cell: &Cell<D>, compacted: &Compacted, now: Now) {
+    fn note_end(&self, cell: &Cell<D>, compacted: &Compacted, keeps_newest: bool, now: Now) {
         let removed_bytes = compacted.bytes_before.saturating_sub(compacted.bytes_after);
-        tracing::info!(topic = %cell.topic, partition = %cell.id.partition,
+        if !keeps_newest {
+            tracing::info!(topic = %cell.topic, partition = %cell.id.partition,
+                bytes_before = compacted.bytes_before, bytes_after = compacted.bytes_after,
+                records_removed = compacted.records_removed,
+                "records of messages that are done with were removed");
+        } else {
+            tracing::info!(topic = %cell.topic, partition = %cell.id.partition,
             clean_offset = %compacted.clean, bytes_before = compacted.bytes_before,
             bytes_after = compacted.bytes_after, records_removed = compacted.records_removed,
             keys = compacted.keys, "compacted");
+        }
         if 0 < compacted.keyless_removed {
             tracing::warn!(topic = %cell.topic, partition = %cell.id.partition,
                 records = compacted.keyless_removed,
@@ -275,7 +310,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 }
 
 /// Only what is committed and decided is compacted.
-fn limit(partition: &Partition) -> Offset {
+pub(crate) fn limit(partition: &Partition) -> Offset {
     partition.high_watermark().min(partition.last_stable_offset())
 }
 
@@ -284,12 +319,14 @@ fn begin<D: Disk>(
     rules: &CompactionRules,
     now: Now,
 ) -> Result<Option<Compaction<D>>, CompactionError> {
-    let producers = slot.partition.producers();
-    let kept: BTreeSet<Offset> = producers
-        .iter()
-        .flat_map(|producer| producers.batches(producer.id))
-        .map(|batch| batch.base_offset)
-        .collect();
+    let kept = kept_batches(slot);
     let limit = limit(&slot.partition);
     slot.log.begin_compaction(rules, now, limit, kept)
+}
+
+/// Batches whose headers say which sequences live producers have sent.
+pub(crate) fn kept_batches<D: Disk>(slot: &Slot<D>) -> BTreeSet<Offset> {
+    let producers = slot.partition.producers();
+    let batches = producers.iter().flat_map(|producer| producers.batches(producer.id));
+    batches.map(|batch| batch.base_offset).collect()
 }

@@ -44,6 +44,9 @@ impl NewestConfig {
     }
 }
 
+/// The largest segment of a topic that is a queue and nothing else: only sealed segments let settled messages go.
+const QUEUE_SEGMENT_BYTES: u32 = 64 << 20;
+
 /// Jitter spreads the rolls of a topic's partitions, and of topics that were created together.
 pub(crate) fn log_config(config: &TopicConfig, id: TopicPartition) -> LogConfig {
     let folded = id.topic.0.iter().fold(u64::from(id.partition.0.unsigned_abs()), |seed, byte| {
@@ -54,8 +57,9 @@ pub(crate) fn log_config(config: &TopicConfig, id: TopicPartition) -> LogConfig 
         // What lies in the active segment is not compacted.
         segment_ms = segment_ms.min(lag);
     }
+    let queue_bytes_max = if config.is_queue_only() { QUEUE_SEGMENT_BYTES } else { u32::MAX };
     LogConfig {
-        segment_bytes: config.segment_bytes,
+        segment_bytes: config.segment_bytes.min(queue_bytes_max),
         segment_age: Duration::from_millis(segment_ms.unsigned_abs()),
         index_interval_bytes: config.index_interval_bytes,
     }

@@ -52,6 +52,11 @@ impl Followed {
         Followed { deliveries, next, stuck_until: None }
     }
 
+    /// What has been folded; nobody may act on more.
+    pub(crate) fn deliveries(&self) -> &Deliveries {
+        &self.deliveries
+    }
+
     /// Folds on; says whether `end` is reached.
     fn fold<D: Disk>(
         &mut self,

@@ -22,6 +22,7 @@ mod driver;
 mod fetch;
 mod find_offset;
 mod fold_along;
+mod forget;
 mod inspect;
 mod lag;
 mod level;

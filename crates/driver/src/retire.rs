@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use towpath_broker::guard::{self, Cause, ExpiredSegment, Expiring, Rules, Unheld, Verdict};
 use towpath_broker::{Loss, Losses, OFFSETS_TOPIC};
@@ -87,6 +88,25 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let mut book = self.guard_book.lock().expect("no panic holds the book");
         book.held.retain(|topic, _| topics.contains_key(topic));
         drop(book);
+        for (topic, cells) in topics {
+            self.retire_topic(topic, &cells, now);
+        }
+    }
+
+    /// Whoever is done with messages of a queue-only topic needs their records no more.
+    pub(crate) fn retire_settled(&self, now: Now) {
+        let mut topics: BTreeMap<TopicId, Vec<Arc<Cell<D>>>> = BTreeMap::new();
+        for deliveries in self.delivery_cells() {
+            let id = deliveries.id.records();
+            let Some(cell) = self.cell(id).filter(|cell| cell.led.load(Ordering::Relaxed)) else {
+                continue;
+            };
+            let slot = self.lock_in_time(&cell);
+            if slot.is_some_and(|slot| slot.config.is_queue_only() && 0 < slot.log.segment_count())
+            {
+                topics.entry(id.topic).or_default().push(cell);
+            }
+        }
         for (topic, cells) in topics {
             self.retire_topic(topic, &cells, now);
         }
@@ -310,6 +330,15 @@ fn find_expired<D: Disk>(
     let expired = retention(&slot.config)
         .map(|retention| slot.log.expired_segments(now.wall, &retention, limit))
         .unwrap_or_default();
+    let is_queue_only = slot.config.is_queue_only();
+    let settled = if is_queue_only { slot.log.sealed_segments(limit) } else { Vec::new() };
+    // Of both lists the first ones are the same segments.
+    let settled = settled.into_iter().skip(expired.len()).map(|segment| ExpiredSegment {
+        end_offset: segment.offsets.end,
+        bytes: segment.bytes,
+        newest: segment.newest.unwrap_or(now.wall),
+        cause: Cause::Settled,
+    });
     let segments = expired.into_iter().map(|expired| ExpiredSegment {
         end_offset: expired.end_offset,
         bytes: expired.bytes,
@@ -321,7 +350,7 @@ fn find_expired<D: Disk>(
     });
     let expiring = Expiring {
         log_start_offset: slot.log.log_start_offset(),
-        segments: segments.collect(),
+        segments: segments.chain(settled).collect(),
         readers: BTreeMap::new(),
     };
     Some((expiring, Arc::clone(&slot.config)))

@@ -79,6 +79,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.follow_log_starts(&followed);
         let config = self.image().broker_config();
         let now = self.clock.now();
+        if volume.index == VolumeIndex::FIRST {
+            self.retire_settled(now);
+        }
         let mut kept_up_at = volume.kept_up_at.lock().expect("only upkeep locks this");
         if kept_up_at.is_some_and(|at| now.time < at + config.retention_check) {
             return;

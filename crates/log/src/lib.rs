@@ -51,7 +51,8 @@ mod tests;
 
 pub use commit::{CommitError, Committed, Dirty};
 pub use compact::{
-    Compacted, Compaction, CompactionError, CompactionRules, CompactionState, Replacement, Step,
+    Compacted, Compaction, CompactionError, CompactionRules, CompactionState, Replacement,
+    SealedSegment, Step,
 };
 pub use damage::{DamageCause, DamagedRange};
 pub use directory::{DataDirectory, OpenReport, WriteAheadLimits};

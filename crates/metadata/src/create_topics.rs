@@ -63,8 +63,9 @@ impl Image {
         accepted: &mut Accepted,
     ) -> Result<Topic, Refusal> {
         let name = self.new_name(asked, accepted)?;
-        let overrides = new_overrides(asked)?;
+        let mut overrides = new_overrides(asked)?;
         queue::check_new(asked.internal, &overrides)?;
+        queue::complete_new(&mut overrides);
         let partitions = self.new_partitions(asked, config, accepted)?;
         self.check_limits(asked, partitions.len(), config, accepted)?;
         if self.topic_by_id(asked.candidate_id).is_some() || asked.candidate_id.is_zero() {

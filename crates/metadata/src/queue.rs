@@ -15,6 +15,8 @@ use crate::topic::Topic;
 
 /// `queue.enable`.
 const ENABLE: &str = "queue.enable";
+/// `queue.only`.
+const ONLY: &str = "queue.only";
 
 /// Why a topic cannot be worked as a queue, or not be one any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
@@ -61,6 +63,14 @@ pub(crate) fn counts_for_queues(property: &str, source: ConfigSource) -> bool {
     let breaks_queues = ["cleanup.policy", "durability"];
     matches!(source, ConfigSource::Topic | ConfigSource::Default)
         || !breaks_queues.contains(&property)
+}
+
+/// A topic that is created as a queue is nothing else, if nobody says so; one that has become a queue had readers
+/// before.
+pub(crate) fn complete_new(overrides: &mut Overrides) {
+    if is_queue(overrides) {
+        overrides.entry(ONLY.to_owned()).or_insert_with(|| "true".to_owned());
+    }
 }
 
 /// Refuses values that a new topic cannot have together.

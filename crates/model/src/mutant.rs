@@ -226,6 +226,10 @@ mutants! {
     HandedOverTwice = "handed-over-twice",
     /// A new leader forgets which ids were sent.
     IdsForgotten = "ids-forgotten",
+    /// Records are removed once the queue's own subscription is done with their messages.
+    ForgottenByOne = "forgotten-by-one",
+    /// Records are removed although it is not committed that their messages are done with.
+    ForgottenEarly = "forgotten-early",
     /// A delay ends with the second before it should.
     DelayRoundedDown = "delay-rounded-down",
     /// Deliveries of records that a new leader has not got are kept, for those that get their place.

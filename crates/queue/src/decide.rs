@@ -129,6 +129,15 @@ impl Deliveries {
                     replies: vec![(token, Reply::Done)],
                 }
             }
+            Request::Forget { to } => {
+                let to = to.min(self.messages.admitted_to);
+                let is_news = 0 < self.forgettable_within(self.messages.start..to);
+                let records = is_news.then_some(Record::Forgotten { at, to });
+                Decision {
+                    records: records.into_iter().collect(),
+                    replies: vec![(token, Reply::Done)],
+                }
+            }
             Request::Snapshot => {
                 Decision { records: self.snapshot(), replies: vec![(token, Reply::Done)] }
             }

@@ -22,9 +22,9 @@ use crate::index::OffsetIndex;
 use crate::named::Named;
 use crate::names::GroupNames;
 use crate::observed::Arrivals;
-use crate::ranges::OffsetRanges;
 use crate::record::{Record, Settlement, Special, Verdict};
 use crate::request::{DeliveryConfig, Receipt};
+use crate::settled::{SettledSet, count_common};
 use crate::snapshot::Parts;
 use crate::subscription::{Known, Lease, Move, Place, Subscription};
 use crate::time::{Clock, QueueTime};
@@ -90,7 +90,7 @@ pub(crate) struct Messages {
     /// First offsets, and when they were admitted; about one entry for a second.
     pub(crate) ages: VecDeque<(Offset, QueueTime)>,
     /// Offsets that are no messages, or repeats of others: a subscription that begins later must not get them.
-    pub(crate) void: OffsetRanges,
+    pub(crate) void: SettledSet,
     pub(crate) group_of: OffsetIndex,
     pub(crate) names: GroupNames,
     pub(crate) priorities: BTreeMap<Offset, u8>,
@@ -156,7 +156,7 @@ impl Messages {
     fn truncate(&mut self, end: Offset) {
         self.admitted_to = self.admitted_to.min(end);
         self.aged_to = self.aged_to.min(end);
-        self.void.remove_run(end..Offset(i64::MAX));
+        self.void.truncate(end);
         while self.ages.back().is_some_and(|(first, _)| end <= *first) {
             self.ages.pop_back();
         }
@@ -258,6 +258,20 @@ impl Deliveries {
         self.subscriptions.values().all(|each| each.settled.contains(offset))
     }
 
+    /// The offsets at which there is no message for anybody who subscribes from now on: there never was one, or
+    /// every subscription is done with it and its record may be removed.
+    pub fn void(&self) -> &SettledSet {
+        &self.messages.void
+    }
+
+    /// How many messages in `within` every subscription is done with and have not been forgotten.
+    pub fn forgettable_within(&self, within: Range<Offset>) -> u64 {
+        let sets: Vec<&SettledSet> =
+            self.subscriptions.values().map(|each| &each.settled).collect();
+        let settled = count_common(&sets, within.clone());
+        settled.saturating_sub(self.messages.void.count_within(within))
+    }
+
     /// The number of a subscription.
     pub fn subscription(&self, name: &str) -> Option<u32> {
         self.subscriptions.iter().find(|(_, each)| *each.name == *name).map(|(number, _)| *number)
@@ -353,6 +367,7 @@ impl Deliveries {
             Record::Aged { to, .. } => self.messages.aged_to = self.messages.aged_to.max(*to),
             Record::Trimmed { at, start } => self.trim(*at, *start),
             Record::Skipped { to, .. } => self.skip(*to),
+            Record::Forgotten { to, .. } => self.forget_done(*to),
             Record::Resumed { end, .. } => {
                 if !self.runs {
                     self.clock.forget_reading();
@@ -437,6 +452,14 @@ impl Deliveries {
             self.messages.void.insert_run(from..to);
             self.messages.admitted_to = to;
         }
+    }
+
+    fn forget_done(&mut self, to: Offset) {
+        let sets: Vec<&SettledSet> = match mutant::is_on(Mutant::ForgottenByOne) {
+            false => self.subscriptions.values().map(|each| &each.settled).collect(),
+            true => self.subscriptions.values().take(1).map(|each| &each.settled).collect(),
+        };
+        self.messages.void.add_common(&sets, to.min(self.messages.admitted_to));
     }
 
     fn make_run_ready(&mut self, run: Range<Offset>) {
@@ -561,7 +584,7 @@ impl Deliveries {
         }
         self.forget_settled(self.messages.start..start);
         self.messages.start = start;
-        self.messages.void.remove_run(Offset::ZERO..start);
+        self.messages.void.insert_run(Offset::ZERO..start);
         let ages = &mut self.messages.ages;
         while ages.get(1).is_some_and(|(next, _)| *next <= start) {
             ages.pop_front();
@@ -603,7 +626,7 @@ impl Deliveries {
         let all = own.settled.start()..messages.admitted_to;
         own.make_run_ready(all.clone());
         // Everything that is not plain is taken out again, and put where it belongs.
-        for run in messages.void.runs().filter(|run| all.start < run.end) {
+        for run in messages.void.runs_within(all.clone()) {
             own.settled.insert_run(run.clone());
             own.take_run(run);
         }

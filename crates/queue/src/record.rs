@@ -130,6 +130,14 @@ pub enum Record {
         /// The first offset at which there may be one.
         to: Offset,
     },
+    /// Records before `to` of messages with which every subscription is done may be removed: for whoever
+    /// subscribes later, they were never there.
+    Forgotten {
+        /// When.
+        at: QueueTime,
+        /// First offset of which nothing is said.
+        to: Offset,
+    },
     /// Somebody begins to lead whose records end at `end`: whatever was said of later ones is void.
     Resumed {
         /// When.
@@ -387,6 +395,7 @@ mod kind {
     pub(super) const TICKED: u8 = 13;
     pub(super) const SNAPSHOT: u8 = 14;
     pub(super) const SKIPPED: u8 = 15;
+    pub(super) const FORGOTTEN: u8 = 16;
 }
 
 impl Record {
@@ -403,6 +412,7 @@ impl Record {
             | Record::Aged { at, .. }
             | Record::Trimmed { at, .. }
             | Record::Skipped { at, .. }
+            | Record::Forgotten { at, .. }
             | Record::Resumed { at, .. }
             | Record::Subscribed { at, .. }
             | Record::Unsubscribed { at, .. }
@@ -427,6 +437,7 @@ impl Record {
             Record::Aged { .. } => Some(kind::AGED),
             Record::Trimmed { .. } => Some(kind::TRIMMED),
             Record::Skipped { .. } => Some(kind::SKIPPED),
+            Record::Forgotten { .. } => Some(kind::FORGOTTEN),
             Record::Resumed { .. } => Some(kind::RESUMED),
             Record::Subscribed { .. } => Some(kind::SUBSCRIBED),
             Record::Unsubscribed { .. } => Some(kind::UNSUBSCRIBED),
@@ -502,6 +513,7 @@ impl Record {
             Record::Aged { to: offset, .. }
             | Record::Trimmed { start: offset, .. }
             | Record::Skipped { to: offset, .. }
+            | Record::Forgotten { to: offset, .. }
             | Record::Resumed { end: offset, .. } => put_i64(out, offset.0),
             Record::Subscribed { number, name, from, .. } => {
                 put_u64(out, u64::from(*number));
@@ -699,6 +711,7 @@ impl FoldRecord for Record {
             kind::AGED => Record::Aged { at: reader.time()?, to: reader.offset()? },
             kind::TRIMMED => Record::Trimmed { at: reader.time()?, start: reader.offset()? },
             kind::SKIPPED => Record::Skipped { at: reader.time()?, to: reader.offset()? },
+            kind::FORGOTTEN => Record::Forgotten { at: reader.time()?, to: reader.offset()? },
             kind::RESUMED => Record::Resumed { at: reader.time()?, end: reader.offset()? },
             kind::SUBSCRIBED => Record::Subscribed {
                 at: reader.time()?,

@@ -261,6 +261,11 @@ pub enum Request {
         /// The first one that is there.
         start: Offset,
     },
+    /// Records before `to` of messages with which every subscription is done are to be removed.
+    Forget {
+        /// First offset of which nothing is said.
+        to: Offset,
+    },
     /// The state is to be logged as a whole.
     Snapshot,
 }

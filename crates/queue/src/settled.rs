@@ -166,6 +166,42 @@ impl SettledSet {
         kept.into_iter().for_each(|run| self.insert_run(run));
     }
 
+    /// Adds what lies before `end` and is in every one of `sets`.
+    pub(crate) fn add_common(&mut self, sets: &[&SettledSet], end: Offset) {
+        let common_start = sets.iter().map(|set| set.start).min().unwrap_or(0).min(end.0);
+        self.insert_run(Offset(self.start)..Offset(common_start));
+        let runs: Vec<Range<Offset>> = common_runs(sets, self.start()..end).collect();
+        runs.into_iter().for_each(|run| self.insert_run(run));
+    }
+
+    /// How many offsets in `within` are settled.
+    pub fn count_within(&self, within: Range<Offset>) -> u64 {
+        count_common(&[self], within)
+    }
+
+    /// The settled runs in `within`, in order.
+    pub fn runs_within(&self, within: Range<Offset>) -> impl Iterator<Item = Range<Offset>> {
+        common_runs(&[self], within).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The bits of a page.
+    fn bits(&self, number: i64) -> Bits {
+        let base = number * PAGE;
+        if base + PAGE <= self.start {
+            return Bits::All;
+        }
+        let mut bits = match self.pages.get(&number) {
+            None => Bits::None,
+            Some(Page::Full) => return Bits::All,
+            Some(Page::Some(words, _)) => Bits::Some(words.clone()),
+        };
+        if base < self.start {
+            let words = bits.words();
+            set_bits(words, 0, self.start - base);
+        }
+        bits
+    }
+
     /// The offsets in `within` that are not settled, in order.
     pub fn unsettled(&self, within: Range<Offset>) -> impl Iterator<Item = Offset> + '_ {
         let mut at = within.start.0.max(self.start);
@@ -214,6 +250,96 @@ impl SettledSet {
             }
         })
     }
+}
+
+/// The bits of a page of one set or of what several have in common.
+enum Bits {
+    None,
+    All,
+    Some(Box<[u64; WORDS]>),
+}
+
+impl Bits {
+    fn words(&mut self) -> &mut [u64; WORDS] {
+        match self {
+            Bits::None => *self = Bits::Some(Box::new([0; WORDS])),
+            Bits::All => *self = Bits::Some(Box::new([u64::MAX; WORDS])),
+            Bits::Some(_) => {}
+        }
+        let Bits::Some(words) = self else { unreachable!("both others have become this") };
+        words
+    }
+
+    fn and(self, other: Bits) -> Bits {
+        match (self, other) {
+            (Bits::None, _) | (_, Bits::None) => Bits::None,
+            (Bits::All, bits) | (bits, Bits::All) => bits,
+            (Bits::Some(mut words), Bits::Some(other)) => {
+                words.iter_mut().zip(other.iter()).for_each(|(word, other)| *word &= other);
+                Bits::Some(words)
+            }
+        }
+    }
+
+    /// Forgets what is not in `[from, to)` of the page.
+    fn clip(&mut self, from: i64, to: i64) {
+        if (from, to) == (0, PAGE) || matches!(self, Bits::None) {
+            return;
+        }
+        let mut mask = [0; WORDS];
+        set_bits(&mut mask, from, to);
+        self.words().iter_mut().zip(mask).for_each(|(word, mask)| *word &= mask);
+    }
+
+    fn count(&self) -> u64 {
+        match self {
+            Bits::None => 0,
+            Bits::All => PAGE as u64,
+            Bits::Some(words) => words.iter().map(|word| u64::from(word.count_ones())).sum(),
+        }
+    }
+}
+
+/// Sets the bits `[from, to)`.
+fn set_bits(words: &mut [u64; WORDS], from: i64, to: i64) {
+    for (at, word) in (0..).step_by(64).zip(words.iter_mut()) {
+        let (low, high) = ((from - at).clamp(0, 64), (to - at).clamp(0, 64));
+        let below = |bit: i64| if bit == 64 { u64::MAX } else { (1 << bit) - 1 };
+        *word |= below(high) & !below(low);
+    }
+}
+
+/// What of `within` is in every one of `sets`, page by page, each with its first offset.
+fn common_pages(sets: &[&SettledSet], within: Range<Offset>) -> impl Iterator<Item = (i64, Bits)> {
+    let (start, end) = (within.start.0, within.end.0.max(within.start.0));
+    let pages = (start / PAGE)..((end + PAGE - 1) / PAGE);
+    pages.filter(|_| !sets.is_empty()).map(move |number| {
+        let base = number * PAGE;
+        let mut bits = sets.iter().fold(Bits::All, |bits, set| match bits {
+            Bits::None => Bits::None,
+            bits => bits.and(set.bits(number)),
+        });
+        bits.clip((start - base).max(0), (end - base).min(PAGE));
+        (base, bits)
+    })
+}
+
+/// How many offsets in `within` are in every one of `sets`.
+pub(crate) fn count_common(sets: &[&SettledSet], within: Range<Offset>) -> u64 {
+    common_pages(sets, within).map(|(_, bits)| bits.count()).sum()
+}
+
+/// The runs of offsets in `within` that are in every one of `sets`, in order; two of them may touch.
+fn common_runs(sets: &[&SettledSet], within: Range<Offset>) -> impl Iterator<Item = Range<Offset>> {
+    common_pages(sets, within).flat_map(|(base, bits)| {
+        let page = match bits {
+            Bits::None => return Vec::new(),
+            Bits::All => Page::Full,
+            Bits::Some(words) => Page::Some(words, 0),
+        };
+        let runs = runs_of(base, &page, base);
+        runs.into_iter().map(|(start, end)| Offset(start)..Offset(end)).collect()
+    })
 }
 
 /// The settled runs of one page, from `start` on.
@@ -276,6 +402,36 @@ mod tests {
                 model.retain(|at| *at < cut);
                 check(&set, &model, 25_000);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_sets_have_in_common_is_found(
+            sets in prop::collection::vec(
+                (0i64..9_000, prop::collection::vec((0i64..13_000, 1i64..5_000), 0..9)), 1..4),
+            start in 0i64..9_000,
+            len in 0i64..13_000,
+        ) {
+            let made = |(start, runs): &(i64, Vec<(i64, i64)>)| {
+                let mut set = SettledSet::starting_at(Offset(*start));
+                runs.iter().for_each(|(at, len)| set.insert_run(Offset(*at)..Offset(at + len)));
+                set
+            };
+            let sets: Vec<SettledSet> = sets.iter().map(made).collect();
+            let sets: Vec<&SettledSet> = sets.iter().collect();
+            let is_common = |at: &i64| sets.iter().all(|set| set.contains(Offset(*at)));
+            let within = Offset(start)..Offset(start + len);
+            let common: Vec<i64> = (start..start + len).filter(is_common).collect();
+            let runs: Vec<i64> =
+                common_runs(&sets, within.clone()).flat_map(|run| run.start.0..run.end.0).collect();
+            prop_assert_eq!(&runs, &common);
+            prop_assert_eq!(count_common(&sets, within), common.len() as u64);
+            let mut sum = SettledSet::default();
+            sum.insert_run(Offset(11_000)..Offset(12_000));
+            sum.add_common(&sets, Offset(start));
+            let model: BTreeSet<i64> = (0..start).filter(is_common).chain(11_000..12_000).collect();
+            check(&sum, &model, 25_000);
         }
     }
 

@@ -20,7 +20,7 @@ use crate::time::QueueTime;
 const PART_BYTES: usize = 64 << 10;
 
 /// How the bytes of a snapshot are to be read.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 
 /// Parts of a snapshot that is being read.
 #[derive(Debug, Clone, Default)]
@@ -126,7 +126,7 @@ fn put_messages(out: &mut Vec<u8>, messages: &Messages) {
         put_i64(out, first.0);
         put_u64(out, at.0);
     }
-    put_runs(out, messages.void.runs());
+    put_settled(out, &messages.void);
     let everything = Offset(0)..Offset(i64::MAX);
     let groups = messages.group_of.range(everything);
     put_u64(out, messages.group_of.range(Offset(0)..Offset(i64::MAX)).count() as u64);
@@ -162,7 +162,7 @@ fn messages(reader: &mut Reader<'_>) -> Result<Messages, FoldError> {
     for _ in 0..reader.count()? {
         messages.ages.push_back((reader.offset()?, reader.time()?));
     }
-    runs(reader)?.into_iter().for_each(|run| messages.void.insert_run(run));
+    messages.void = settled(reader)?;
     for _ in 0..reader.count()? {
         let offset = reader.offset()?;
         let number = messages.names.hold(&reader.blob()?);
@@ -190,6 +190,17 @@ fn messages(reader: &mut Reader<'_>) -> Result<Messages, FoldError> {
     Ok(messages)
 }
 
+fn put_settled(out: &mut Vec<u8>, set: &SettledSet) {
+    put_i64(out, set.start().0);
+    put_runs(out, set.runs());
+}
+
+fn settled(reader: &mut Reader<'_>) -> Result<SettledSet, FoldError> {
+    let mut set = SettledSet::starting_at(reader.offset()?);
+    runs(reader)?.into_iter().for_each(|run| set.insert_run(run));
+    Ok(set)
+}
+
 fn put_runs<'a>(out: &mut Vec<u8>, runs: impl Iterator<Item = std::ops::Range<Offset>> + 'a) {
     let runs: Vec<_> = runs.collect();
     put_u64(out, runs.len() as u64);
@@ -211,8 +222,7 @@ fn runs(reader: &mut Reader<'_>) -> Result<Vec<std::ops::Range<Offset>>, FoldErr
 
 fn put_subscription(out: &mut Vec<u8>, own: &Subscription) {
     put_bytes(out, own.name.as_bytes());
-    put_i64(out, own.settled.start().0);
-    put_runs(out, own.settled.runs());
+    put_settled(out, &own.settled);
     // Those that came back stand below, with what is known of them.
     let is_new = |offset: &Offset| own.live.get(*offset).is_none();
     put_u64(out, own.ready.len() as u64);
@@ -313,8 +323,7 @@ fn live(reader: &mut Reader<'_>) -> Result<Live, FoldError> {
 fn subscription(reader: &mut Reader<'_>, known: &Messages) -> Result<Subscription, FoldError> {
     let name = reader.text()?;
     let mut own = Subscription::new(name, Offset::ZERO);
-    own.settled = SettledSet::starting_at(reader.offset()?);
-    runs(reader)?.into_iter().for_each(|run| own.settled.insert_run(run));
+    own.settled = settled(reader)?;
     for _ in 0..reader.count()? {
         let priority = reader.u8()?;
         for run in runs(reader)? {

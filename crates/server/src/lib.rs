@@ -46,7 +46,7 @@ pub use node::{Node, NodeSettings, Surroundings, SystemDriver, Unavailable, rand
 pub use plain_memory::PlainTurn;
 pub use progress::Progress;
 pub use publish::{Acknowledged, Appended, PublishError};
-pub use queues::{NotRead, StoredMessage};
+pub use queues::{NotRead, ReadMessages, StoredMessage};
 pub use remove_broker::RemovalFailure;
 pub use restart_order::{NoRestart, RestartOrder};
 pub use self_test::SelfTestError;

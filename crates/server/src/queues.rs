@@ -61,6 +61,15 @@ pub enum NotRead {
     NotCommitted,
 }
 
+/// What [`Node::read_messages`] has found.
+#[derive(Debug, Default)]
+pub struct ReadMessages {
+    /// The messages that are there.
+    pub found: BTreeMap<Offset, StoredMessage>,
+    /// Where there is no record any more, although the log goes on behind it.
+    pub gone: BTreeSet<Offset>,
+}
+
 impl Node {
     /// Asks the deliveries of a partition and waits for the committed answer.
     ///
@@ -100,7 +109,7 @@ impl Node {
     }
 
     /// Reads messages that were handed out, once they are committed, the first ones first, and ends when it has
-    /// read `bytes_max` bytes of them. One that is not there any more is left out.
+    /// read `bytes_max` bytes of them.
     ///
     /// # Errors
     /// [`NotRead`].
@@ -109,28 +118,32 @@ impl Node {
         id: TopicPartition,
         offsets: &[Offset],
         bytes_max: usize,
-    ) -> Result<BTreeMap<Offset, StoredMessage>, NotRead> {
+    ) -> Result<ReadMessages, NotRead> {
         let mut wanted: BTreeSet<Offset> = offsets.iter().copied().collect();
-        let Some(last) = wanted.last() else { return Ok(BTreeMap::new()) };
+        let mut read_messages = ReadMessages::default();
+        let Some(last) = wanted.last() else { return Ok(read_messages) };
         self.committed(id, last.next()).await?;
-        let mut found = BTreeMap::new();
+        let ReadMessages { found, gone } = &mut read_messages;
         let mut bytes = 0;
         while let Some(from) = wanted.first().copied().filter(|_| bytes < bytes_max) {
             let limits = ReadLimits { max_bytes: READ_BYTES, at_least_one_batch: true };
             let read = self.read(id, from, limits).await?;
             let Some(slice) = read.slice.filter(|slice| 0 < slice.len) else { break };
             let end = slice.next_offset;
-            let here: BTreeSet<Offset> = wanted.range(..end).copied().collect();
+            let mut here: BTreeSet<Offset> = wanted.range(..end).copied().collect();
             wanted = wanted.split_off(&end);
             for (offset, message) in off_worker(|| pick(&slice, &here))? {
                 if bytes_max <= bytes {
+                    here.retain(|at| *at < offset);
                     break;
                 }
                 bytes += message.bytes();
+                here.remove(&offset);
                 found.insert(offset, message);
             }
+            gone.append(&mut here);
         }
-        Ok(found)
+        Ok(read_messages)
     }
 
     async fn committed(&self, id: TopicPartition, end: Offset) -> Result<(), NotRead> {

@@ -70,6 +70,8 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         | M::OneReceiveTooMany
         | M::HandedOverTwice
         | M::IdsForgotten
+        | M::ForgottenByOne
+        | M::ForgottenEarly
         | M::DelayRoundedDown
         | M::ReceiverNotWoken
         | M::NamedGivenBack

@@ -152,7 +152,7 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
             return 0;
         }
     };
-    let Readable { messages, damaged } = readable(app, id, &departures).await;
+    let Readable { messages, damaged, gone } = readable(app, id, &departures).await;
     give_up(app, way, damaged, "the disk has damaged it, and it cannot be moved").await;
     let (mut records, mut carried) = (Vec::new(), Vec::new());
     for (departure, message) in messages {
@@ -166,7 +166,7 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
         carried.push(departure.offset);
     }
     let results = send_records(app, &queue, records, Duration::ZERO).await;
-    let mut offsets = Vec::new();
+    let mut offsets = gone;
     let mut refused: BTreeMap<String, Vec<Offset>> = BTreeMap::new();
     for (at, result) in carried.into_iter().zip(results) {
         match result {
@@ -214,6 +214,8 @@ struct Readable<'d> {
     messages: Vec<(&'d Departure, StoredMessage)>,
     /// It could be read when it was admitted: the disk has damaged it, and other brokers may have it.
     damaged: Vec<Offset>,
+    /// There is nothing left to carry.
+    gone: Vec<Offset>,
 }
 
 /// What can be carried now; what is in neither list is looked for again later.
@@ -234,6 +236,7 @@ async fn readable<'d>(app: &App, id: TopicPartition, departures: &'d [Departure]
             }
         }
     }
+    readable.gone = read.gone.into_iter().collect();
     readable.damaged.iter().for_each(|offset| app.node.driver().doubt(id, *offset));
     readable
 }

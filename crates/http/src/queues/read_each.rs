@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use towpath_driver::FetchRefusal;
 use towpath_model::{Offset, TopicPartition};
-use towpath_server::{NotRead, StoredMessage};
+use towpath_server::{NotRead, ReadMessages, StoredMessage};
 
 use crate::app::App;
 
@@ -14,12 +14,13 @@ pub(crate) struct Read {
     pub(crate) found: BTreeMap<Offset, StoredMessage>,
     /// They cannot be read, here at least.
     pub(crate) damaged: BTreeSet<Offset>,
+    /// They are not there any more.
+    pub(crate) gone: BTreeSet<Offset>,
     /// The first one that was not tried, because there was enough already.
     pub(crate) cut: Option<Offset>,
 }
 
-/// Reads messages in ascending order, until there are `bytes_max` bytes of them. What is gone is neither found
-/// nor damaged.
+/// Reads messages in ascending order, until there are `bytes_max` bytes of them.
 ///
 /// # Errors
 /// When the partition cannot be read at all.
@@ -30,11 +31,11 @@ pub(crate) async fn read_each(
     bytes_max: usize,
 ) -> Result<Read, NotRead> {
     match app.node.read_messages(id, offsets, bytes_max).await {
-        Ok(found) => {
+        Ok(ReadMessages { found, gone }) => {
             let bytes: usize = found.values().map(StoredMessage::bytes).sum();
             let last = found.keys().next_back().copied().filter(|_| bytes_max <= bytes);
             let cut = last.and_then(|last| offsets.iter().copied().filter(|at| last < *at).min());
-            return Ok(Read { found, damaged: BTreeSet::new(), cut });
+            return Ok(Read { found, gone, damaged: BTreeSet::new(), cut });
         }
         Err(NotRead::Fetch(FetchRefusal::Corrupt(_))) => {}
         Err(error) => return Err(error),
@@ -46,7 +47,8 @@ pub(crate) async fn read_each(
             break;
         }
         match app.node.read_messages(id, &[offset], bytes_max).await {
-            Ok(found) => {
+            Ok(ReadMessages { found, mut gone }) => {
+                read.gone.append(&mut gone);
                 bytes += found.values().map(StoredMessage::bytes).sum::<usize>();
                 read.found.extend(found);
             }

@@ -220,13 +220,17 @@ fn give_back(app: &App, queue: &Arc<TopicView>, receipts: Vec<QueueReceipt>) {
     if receipts.is_empty() {
         return;
     }
+    // Should those who lead not answer, the messages come back when their time has run out.
+    settle_quietly(app, queue, Verb::GiveBack, receipts);
+}
+
+/// Says something of messages, and waits for nobody.
+fn settle_quietly(app: &App, queue: &Arc<TopicView>, verb: Verb, receipts: Vec<QueueReceipt>) {
     let (app, queue) = (app.clone(), Arc::clone(queue));
     let named =
         receipts.into_iter().map(|receipt| Ok(Named { receipt, visibility: Duration::ZERO }));
     let named = named.collect();
-    // Ends with the answers of those who lead; should they not answer, the messages come back when their
-    // time has run out.
-    tokio::spawn(async move { settle(&app, &queue, &Verb::GiveBack, named, true).await });
+    tokio::spawn(async move { settle(&app, &queue, &verb, named, true).await });
 }
 
 /// Receives messages. `asks_others`: also of partitions that other brokers lead.
@@ -536,18 +540,22 @@ async fn read(
         return Ok(handout);
     }
     let offsets: Vec<Offset> = messages.iter().map(|message| message.receipt.offset).collect();
-    let (Read { mut found, damaged, .. }, share) =
+    let (Read { mut found, damaged, gone, .. }, share) =
         read_stored(app, &handout.queue, id, &offsets).await?;
     handout.shares.push(share);
     let left = app.node.driver().with_deliveries(id, |deliveries, now| deliveries.left(now, until));
     let left = left.map_or(0, |left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
     let visible_again_ms = app.node.driver().clock().now().wall.0.saturating_add(left);
     let mut kept = Vec::with_capacity(found.len());
-    let mut not_read = Vec::new();
+    let (mut not_read, mut done_with) = (Vec::new(), Vec::new());
     for (delivery, receipt) in messages.iter().zip(std::mem::take(&mut handout.receipts)) {
         if damaged.contains(&delivery.receipt.offset) {
             // Given back it would come first again, and nothing after it would ever come. So it stays held,
             // counts as received, and goes where the queue wants what is received too often.
+            continue;
+        }
+        if gone.contains(&delivery.receipt.offset) {
+            done_with.push(receipt);
             continue;
         }
         let Some(stored) = found.remove(&delivery.receipt.offset) else {
@@ -565,7 +573,20 @@ async fn read(
     }
     handout.receipts = kept;
     give_back(app, &handout.queue, not_read);
+    forget_gone(app, &handout.queue, id, done_with);
     Ok(handout)
+}
+
+/// Of messages without records nothing is left to work. There are some where it was forgotten that they were done
+/// with: after a loss of deliveries that somebody has accepted.
+fn forget_gone(app: &App, queue: &Arc<TopicView>, id: TopicPartition, receipts: Vec<QueueReceipt>) {
+    if receipts.is_empty() {
+        return;
+    }
+    tracing::warn!(queue = %queue.name, partition = %id.partition, messages = receipts.len(),
+        "messages that were to be delivered have no record any more: they were done with before \
+         deliveries were lost, and are done with again");
+    settle_quietly(app, queue, Verb::Delete, receipts);
 }
 
 /// Reads messages, as many as an answer takes, and the share of memory that they have then. Where there is damage,

@@ -20,6 +20,9 @@
 //! that ends early is still known to be damaged. The surprise: readers never get them
 //! ([`crate::Log::read`]), because several Kafka clients stop at them for ever. For that the last
 //! record of a pass always stays.
+//!
+//! Where a caller says itself which records go ([`crate::Log::begin_removal`]), there is no map, and the pass may
+//! begin anywhere; all else is the same.
 
 mod key_map;
 mod names;
@@ -28,6 +31,7 @@ mod pass;
 mod plan;
 mod swap;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -75,6 +79,17 @@ impl CompactionState {
         let all = self.clean_bytes + self.dirty_bytes;
         if all == 0 { 0.0 } else { self.dirty_bytes as f64 / all as f64 }
     }
+}
+
+/// A segment that takes no more records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedSegment {
+    /// Its offsets, whether there are records at them or not.
+    pub offsets: Range<Offset>,
+    /// Bytes of its batches.
+    pub bytes: u64,
+    /// The time of its newest record, as retention sees it; `None` while that is not known.
+    pub newest: Option<Timestamp>,
 }
 
 /// A compaction that came to its end.

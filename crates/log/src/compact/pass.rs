@@ -1,7 +1,8 @@
-//! One pass over a log, in steps: first the keys of what is dirty, then every segment anew.
+//! One pass over a log, in steps: first the keys of what is dirty, if it goes by keys, then every segment anew.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -50,7 +51,7 @@ pub(super) struct Range<D: Disk> {
 pub struct Compaction<D: Disk> {
     range: Range<D>,
     judge: Judge,
-    map: KeyMap,
+    rule: Rule,
     scratch: Scratch,
     phase: Phase,
     /// Which segment of the range is read.
@@ -89,6 +90,14 @@ struct Input<D: Disk> {
     expected: Offset,
 }
 
+/// Which records go.
+enum Rule {
+    /// Those that are not the newest of their key.
+    ByKey(KeyMap),
+    /// Those at these offsets, ordered runs.
+    At(Vec<ops::Range<Offset>>),
+}
+
 /// What decides about a record.
 struct Judge {
     now: Timestamp,
@@ -105,15 +114,39 @@ struct Judge {
 }
 
 impl<D: Disk> Compaction<D> {
-    pub(super) fn new(
+    /// Keeps the newest record of each key.
+    pub(super) fn by_key(
         range: Range<D>,
         rules: &CompactionRules,
         now: Timestamp,
         kept_batches: BTreeSet<Offset>,
     ) -> Self {
+        let nth = range.segments.partition_point(|segment| segment.next_offset <= range.clean);
+        let rule = Rule::ByKey(KeyMap::new(rules.key_bytes_max));
+        let horizon = now + rules.tombstones_kept;
+        let begun = Compaction::begin(range, rule, (now, horizon), kept_batches);
+        Compaction { nth, phase: Phase::Mapping, ..begun }
+    }
+
+    /// Removes the records at `gone`.
+    pub(super) fn of(
+        range: Range<D>,
+        gone: Vec<ops::Range<Offset>>,
+        now: Timestamp,
+        kept_batches: BTreeSet<Offset>,
+    ) -> Self {
+        Compaction::begin(range, Rule::At(gone), (now, now), kept_batches)
+    }
+
+    fn begin(
+        range: Range<D>,
+        rule: Rule,
+        (now, horizon): (Timestamp, Timestamp),
+        kept_batches: BTreeSet<Offset>,
+    ) -> Self {
         let judge = Judge {
             now,
-            horizon: now + rules.tombstones_kept,
+            horizon,
             kept_batches,
             mapped_to: range.end,
             end: range.end,
@@ -121,14 +154,13 @@ impl<D: Disk> Compaction<D> {
             records_removed: 0,
             keyless_removed: 0,
         };
-        let nth = range.segments.partition_point(|segment| segment.next_offset <= range.clean);
         Compaction {
             range,
             judge,
-            map: KeyMap::new(rules.key_bytes_max),
+            rule,
             scratch: Scratch::new(),
-            phase: Phase::Mapping,
-            nth,
+            phase: Phase::Writing,
+            nth: 0,
             input: None,
             output: None,
             io_bytes: 0,
@@ -152,7 +184,7 @@ impl<D: Disk> Compaction<D> {
     /// Bytes that the key map takes now.
     #[must_use]
     pub fn key_bytes(&self) -> usize {
-        self.map.bytes()
+        self.rule.map().map_or(0, KeyMap::bytes)
     }
 
     /// Does about a MiB of work.
@@ -186,12 +218,13 @@ impl<D: Disk> Compaction<D> {
             bytes_before: self.bytes_before,
             bytes_after: self.bytes_after,
             records_removed: self.judge.records_removed,
-            keys: self.map.len() as u64,
+            keys: self.rule.map().map_or(0, |map| map.len() as u64),
             keyless_removed: self.judge.keyless_removed,
         }
     }
 
     fn map(&mut self) -> Result<Step<D>, CompactionError> {
+        let Rule::ByKey(map) = &mut self.rule else { return Ok(self.end_mapping()) };
         let Some(segment) = self.range.segments.get(self.nth).copied() else {
             return Ok(self.end_mapping());
         };
@@ -211,7 +244,7 @@ impl<D: Disk> Compaction<D> {
                 continue;
             }
             let clean = self.range.clean;
-            if let Some(unmapped) = map_batch(&mut self.map, &mut self.scratch, clean, bytes)? {
+            if let Some(unmapped) = map_batch(map, &mut self.scratch, clean, bytes)? {
                 self.judge.mapped_to = unmapped;
                 is_full = true;
             }
@@ -280,7 +313,7 @@ impl<D: Disk> Compaction<D> {
         while !is_at_end && input.scan.bytes_read() + output.bytes() < before + STEP_BYTES {
             match input.next(segment)? {
                 Some((header, batch)) => {
-                    self.judge.judge(&self.map, &mut self.scratch, &header, batch, output)?;
+                    self.judge.judge(&self.rule, &mut self.scratch, &header, batch, output)?;
                 }
                 None => is_at_end = true,
             }
@@ -412,6 +445,21 @@ impl<D: Disk> Input<D> {
     }
 }
 
+impl Rule {
+    fn map(&self) -> Option<&KeyMap> {
+        match self {
+            Rule::ByKey(map) => Some(map),
+            Rule::At(_) => None,
+        }
+    }
+}
+
+/// Whether one of the ordered runs has the offset.
+fn is_in(runs: &[ops::Range<Offset>], offset: Offset) -> bool {
+    let after = runs.partition_point(|run| run.end <= offset);
+    runs.get(after).is_some_and(|run| run.contains(&offset))
+}
+
 /// Batches of transactions and their markers stay as they are: whether their records count is not
 /// said in them.
 fn is_compacted(header: &BatchHeader) -> bool {
@@ -451,7 +499,7 @@ impl Judge {
     /// Passes on what is to stay of a batch.
     fn judge<D: Disk>(
         &mut self,
-        map: &KeyMap,
+        rule: &Rule,
         scratch: &mut Scratch,
         header: &BatchHeader,
         batch: &[u8],
@@ -463,7 +511,7 @@ impl Judge {
         let mut removed = 0;
         let new_horizon = self.horizon;
         let left = retain(batch, RECORDS_BYTES_MAX, new_horizon, scratch, |header, record| {
-            let fate = self.fate(map, header, record);
+            let fate = self.fate(rule, header, record);
             removed += u64::from(fate == Fate::Dropped);
             fate
         });
@@ -490,11 +538,25 @@ impl Judge {
         }
     }
 
-    fn fate(&mut self, map: &KeyMap, header: &BatchHeader, record: &Record<'_>) -> Fate {
+    fn fate(&mut self, rule: &Rule, header: &BatchHeader, record: &Record<'_>) -> Fate {
         let offset = header.offset_of(record.offset_delta);
         if self.mapped_to <= offset || offset.next() == self.end {
             return Fate::Kept;
         }
+        match rule {
+            Rule::ByKey(map) => self.fate_by_key(map, header, record, offset),
+            Rule::At(gone) if is_in(gone, offset) => Fate::Dropped,
+            Rule::At(_) => Fate::Kept,
+        }
+    }
+
+    fn fate_by_key(
+        &mut self,
+        map: &KeyMap,
+        header: &BatchHeader,
+        record: &Record<'_>,
+        offset: Offset,
+    ) -> Fate {
         let Some(key) = record.key else {
             self.keyless_removed += 1;
             return Fate::Dropped;

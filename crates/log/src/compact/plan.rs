@@ -4,6 +4,7 @@
 //! offset), whose indexes no commit round is about to write, and whose newest record is old enough.
 
 use std::collections::BTreeSet;
+use std::ops;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use towpath_model::mutant::{self, Mutant};
 use towpath_model::{Now, Offset, Timestamp};
 
 use super::pass::{Compaction, Range};
-use super::{CompactionError, CompactionRules, CompactionState};
+use super::{CompactionError, CompactionRules, CompactionState, SealedSegment};
 use crate::disk::Disk;
 use crate::log::Log;
 use crate::segment::Summary;
@@ -60,18 +61,65 @@ impl<D: Disk> Log<D> {
         limit: Offset,
         kept_batches: BTreeSet<Offset>,
     ) -> Result<Option<Compaction<D>>, CompactionError> {
-        self.directory.check()?;
-        if let Some(damage) = self.damage.first() {
-            let (from, to) = (damage.from, damage.to);
-            return Err(CompactionError::Damaged { from, to, reason: None });
-        }
+        self.check_whole()?;
         self.learn_times(now.wall);
         let segments = self.compactable(rules.min_lag, now.wall, limit).to_vec();
-        let Some(last) = segments.last() else { return Ok(None) };
+        let Some(range) = self.take(segments) else { return Ok(None) };
+        Ok(Some(Compaction::by_key(range, rules, now.wall, kept_batches)))
+    }
+
+    /// Begins to remove the records at `gone`, ordered runs, from those of the segments `within` that may be
+    /// written anew below `limit`; otherwise as [`Log::begin_compaction`]. `None`: there is no such segment.
+    ///
+    /// # Errors
+    /// When records of the log are damaged, or the directory has failed.
+    pub fn begin_removal(
+        &mut self,
+        within: ops::Range<Offset>,
+        gone: Vec<ops::Range<Offset>>,
+        now: Now,
+        limit: Offset,
+        kept_batches: BTreeSet<Offset>,
+    ) -> Result<Option<Compaction<D>>, CompactionError> {
+        self.check_whole()?;
+        let is_meant = |segment: &&Summary| {
+            within.start <= segment.base_offset && segment.next_offset <= within.end
+        };
+        let all = self.compactable(Duration::ZERO, now.wall, limit);
+        let segments = all.iter().filter(is_meant).copied().collect();
+        let Some(range) = self.take(segments) else { return Ok(None) };
+        Ok(Some(Compaction::of(range, gone, now.wall, kept_batches)))
+    }
+
+    /// The segments that may be written anew below `limit`, oldest first.
+    pub fn sealed_segments(&self, limit: Offset) -> Vec<SealedSegment> {
+        let all = self.compactable(Duration::ZERO, Timestamp::default(), limit);
+        let sealed = |segment: &Summary| SealedSegment {
+            offsets: segment.base_offset..segment.next_offset,
+            bytes: segment.bytes,
+            newest: segment.age_from(),
+        };
+        all.iter().map(sealed).collect()
+    }
+
+    fn check_whole(&self) -> Result<(), CompactionError> {
+        self.directory.check()?;
+        match self.damage.first() {
+            Some(damage) => {
+                let (from, to) = (damage.from, damage.to);
+                Err(CompactionError::Damaged { from, to, reason: None })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What a pass over `segments` needs of the log.
+    fn take(&mut self, segments: Vec<Summary>) -> Option<Range<D>> {
+        let last = segments.last()?;
         let end = last.next_offset;
         // What is still to be written of them is about what they are now.
         self.unsaved_indexes.retain(|index| end <= index.segment);
-        let range = Range {
+        Some(Range {
             directory: self.directory.clone(),
             partition: self.partition,
             path: self.path.to_path_buf(),
@@ -83,8 +131,7 @@ impl<D: Disk> Log<D> {
             end,
             segment_bytes: self.config.segment_bytes,
             index_interval_bytes: self.config.index_interval_bytes,
-        };
-        Ok(Some(Compaction::new(range, rules, now.wall, kept_batches)))
+        })
     }
 
     /// Where a key can have two records from on.

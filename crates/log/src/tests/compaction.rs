@@ -13,7 +13,9 @@ use towpath_records::{
 use super::fixture::*;
 use super::timestamps::find;
 use crate::testing::{Dice, MemoryDisk};
-use crate::{Compacted, CompactionError, CompactionRules, ReadError, Retention, Step, TimeQuery};
+use crate::{
+    Compacted, Compaction, CompactionError, CompactionRules, ReadError, Retention, Step, TimeQuery,
+};
 
 const RULES: CompactionRules = CompactionRules {
     min_lag: Duration::ZERO,
@@ -66,9 +68,13 @@ fn compact_with(
 ) -> Result<Option<Compacted>, CompactionError> {
     let kept: BTreeSet<Offset> = kept.iter().map(|offset| Offset(*offset)).collect();
     let limit = log.log_end_offset();
-    let Some(mut pass) = log.begin_compaction(rules, now(wall), limit, kept)? else {
+    let Some(pass) = log.begin_compaction(rules, now(wall), limit, kept)? else {
         return Ok(None);
     };
+    run(log, pass).map(Some)
+}
+
+fn run(log: &mut TestLog, mut pass: Compaction<MemoryDisk>) -> Result<Compacted, CompactionError> {
     loop {
         match pass.step()? {
             Step::Worked => {}
@@ -80,7 +86,7 @@ fn compact_with(
             }
             Step::Finished(compacted) => {
                 log.compacted(&compacted);
-                return Ok(Some(compacted));
+                return Ok(compacted);
             }
         }
     }
@@ -322,6 +328,41 @@ fn lags_and_the_limit_hold_records_back_or_press_them_on() {
     let late = CompactionRules { max_lag: Some(Duration::from_millis(150)), ..never };
     assert_eq!(dirty(&mut log, &late, 249, 4), (3, false));
     assert_eq!(dirty(&mut log, &late, 250, 4), (3, true), "the first has waited for 150 ms");
+}
+
+#[test]
+fn records_that_the_caller_names_go_from_the_segments_it_names() {
+    let disk = MemoryDisk::default();
+    let (directory, _) = open(&disk);
+    let (mut log, _) = open_log(&directory, 0);
+    for nth in 0..4 {
+        put(&mut log, &[(None, Some(vec![nth; 30])), record(1, Some(nth)), record(1, None)], 1);
+        seal(&directory, &mut log);
+    }
+    put(&mut log, &[record(9, Some(9))], 1);
+    commit(&directory, &mut [&mut log]);
+    let limit = log.log_end_offset();
+    let segments = log.sealed_segments(limit);
+    let spans: Vec<_> = segments.iter().map(|one| one.offsets.start.0..one.offsets.end.0).collect();
+    assert_eq!(spans, [0..3, 3..6, 6..9, 9..12]);
+    assert_eq!(log.sealed_segments(Offset(8)).len(), 2);
+
+    let gone = vec![Offset(1)..Offset(5), Offset(6)..Offset(9), Offset(12)..Offset(13)];
+    let within = Offset(3)..Offset(9);
+    let pass = log.begin_removal(within.clone(), gone.clone(), now(5), limit, BTreeSet::new());
+    let done = run(&mut log, pass.unwrap().unwrap()).unwrap();
+    // The last one of a pass stays.
+    assert_eq!(done.records_removed, 4);
+    assert!(done.bytes_after < done.bytes_before);
+    assert_eq!(offsets(&log), [0, 1, 2, 5, 8, 9, 10, 11, 12]);
+    assert_eq!(log.sealed_segments(limit).len(), 3, "what is left of two fits into one");
+    drop(log);
+    drop(directory);
+    let (directory, _) = open(&disk);
+    let (mut log, _) = open_log(&directory, 0);
+    assert_eq!(offsets(&log), [0, 1, 2, 5, 8, 9, 10, 11, 12]);
+    let nothing = log.begin_removal(Offset(1)..Offset(3), gone, now(5), limit, BTreeSet::new());
+    assert!(nothing.unwrap().is_none(), "only whole segments");
 }
 
 #[test]

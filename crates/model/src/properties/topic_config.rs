@@ -158,6 +158,8 @@ pub struct QueueConfig {
     pub limit_policy: LimitPolicy,
     /// `queue.message.retention.ms`; `None` is for ever.
     pub message_retention: Option<Duration>,
+    /// `queue.only`: whoever is done with messages needs their records no more.
+    pub only: bool,
     /// `queue.retry.first.ms`.
     pub retry_first: Duration,
     /// `queue.retry.jitter.percent`, 100 at most.
@@ -177,6 +179,12 @@ impl QueueConfig {
 }
 
 impl TopicConfig {
+    /// Whether records go once every subscription is done with their messages.
+    #[must_use]
+    pub fn is_queue_only(&self) -> bool {
+        self.queue_enable && self.queue.only
+    }
+
     /// The configuration in which each property has the value that `value_of` names, and its
     /// registered default where that names none or one that this version does not take (a newer
     /// version may have logged it).
@@ -296,6 +304,7 @@ impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
             fifo: self.flag("queue.fifo"),
             given_up: false,
             in_flight_max: self.int("queue.in.flight.max"),
+            only: self.flag("queue.only"),
             limit_age: self.limit("queue.limit.age.ms").map(Duration::from_millis),
             limit_bytes: self.limit("queue.limit.bytes"),
             limit_messages: self.limit("queue.limit.messages"),

@@ -325,6 +325,12 @@ pub(super) static TOPIC: &[Property] = &[
         "After how long a message of a queue that nobody has worked is too old to be worked; -1 is never.",
     )
     .example("1209600000"),
+    Property::boolean(
+        "queue.only",
+        "false",
+        "Whether the topic is worked as a queue and nothing else: records of messages that every subscription is done with are removed then, those at the beginning of the log at once, those between others when min.cleanable.dirty.ratio of a segment are such, and whoever reads the topic as a log meets gaps. Topics that are created with queue.enable=true have it; with false, and with retention.guard=hold, records stay as long as retention keeps them.",
+    )
+    .example("true"),
     Property::long(
         "queue.retry.first.ms",
         "0",

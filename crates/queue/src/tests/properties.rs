@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Delay, Retry};
+use crate::{Delay, OWN_SUBSCRIPTION, Retry};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -23,6 +23,7 @@ enum Step {
     Restart,
     Snapshot,
     Skip { by: i64 },
+    Forget,
 }
 
 #[derive(Debug, Clone)]
@@ -73,6 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Restart),
         1 => Just(Step::Snapshot),
         1 => (1_i64..9).prop_map(|by| Step::Skip { by }),
+        1 => Just(Step::Forget),
     ]
 }
 
@@ -184,10 +186,28 @@ impl Run {
                 self.bench.records_end = self.bench.records_end + by;
                 self.bench.ask(Request::Skip { to: self.bench.records_end });
             }
+            Step::Forget => self.forget(),
         }
         for (_, reply) in std::mem::take(&mut self.bench.replies) {
             self.keep(&reply);
         }
+    }
+
+    /// Whoever subscribes afterwards gets what somebody still has to work, and nothing else.
+    fn forget(&mut self) {
+        let to = self.bench.leader.admitted_to();
+        self.bench.ask(Request::Forget { to });
+        let name: Arc<str> = Arc::from("later");
+        self.bench.ask(Request::Subscribe { name: Arc::clone(&name), from_start: true });
+        let leader = &self.bench.leader;
+        let later = leader.subscription("later").expect("it has just begun");
+        let settled = |number| &leader.subscriptions[&number].settled;
+        let (own, later) = (settled(OWN_SUBSCRIPTION), settled(later));
+        for at in (0..to.0).map(Offset) {
+            assert_eq!(own.contains(at), later.contains(at), "{at:?}");
+            assert_eq!(leader.void().contains(at), own.contains(at), "{at:?}");
+        }
+        self.bench.ask(Request::Unsubscribe { name });
     }
 
     fn keep(&mut self, reply: &Reply) {

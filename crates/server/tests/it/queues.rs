@@ -39,8 +39,16 @@ impl Queue<'_> {
     }
 
     fn receive(&self, max: u32, visibility: Duration) -> Vec<Delivery> {
+        self.receive_for(0, max, visibility)
+    }
+
+    fn receive_of(&self, subscription: u32, max: u32) -> Vec<Delivery> {
+        self.receive_for(subscription, max, 600 * SECOND)
+    }
+
+    fn receive_for(&self, subscription: u32, max: u32, visibility: Duration) -> Vec<Delivery> {
         let receive = Receive {
-            subscription: 0,
+            subscription,
             max,
             visibility,
             wait_until: None,
@@ -60,7 +68,8 @@ impl Queue<'_> {
         let read = self
             .broker
             .block_on(node.read_messages(self.id, &offsets, usize::MAX))
-            .expect("they are there");
+            .expect("they are there")
+            .found;
         let text = |offset: &Offset| {
             String::from_utf8(read[offset].value.clone().unwrap().to_vec()).unwrap()
         };
@@ -310,4 +319,50 @@ fn retention_of_records_waits_for_messages_that_are_not_done_with() {
         assert!(std::time::Instant::now() < deadline, "nothing of them is needed any more");
         std::thread::sleep(SECOND / 20);
     }
+}
+
+/// Of a topic that is a queue and nothing else, what is done with goes; what is not stays, and is delivered.
+#[test]
+fn records_of_a_queue_go_with_its_messages_and_one_that_is_stuck_keeps_no_other() {
+    let properties = vec![("log.cleaner.backoff.ms", "100")];
+    let broker = Broker::start_with(Options { properties, ..Options::default() });
+    let mut wire = broker.connect();
+    let queue = Queue::create(&broker, &mut wire, &[("segment.bytes", "1048576")]);
+    let subscribed = queue.ask(Request::Subscribe { name: Arc::from("audit"), from_start: true });
+    assert_eq!(subscribed, Reply::Subscribed(1));
+    let long = "x".repeat(50_000);
+    let texts: Vec<String> = (0..120).map(|n| format!("{n} {long}")).collect();
+    for text in &texts {
+        wire.produce("jobs", &batch(&[text]));
+    }
+    let work = |subscription, kept: &[i64]| {
+        let mut done = Vec::new();
+        for _ in 0..12 {
+            let messages = queue.receive_of(subscription, 10);
+            let receipts = messages.iter().map(|message| message.receipt);
+            done.extend(receipts.filter(|receipt| !kept.contains(&receipt.offset.0)));
+        }
+        queue.ask(Request::Delete { subscription, receipts: done });
+    };
+    work(0, &[30, 70]);
+    std::thread::sleep(2 * SECOND);
+    let removed = || broker.node().driver().compaction_totals().removed_records;
+    assert_eq!((wire.list_offset("jobs", -2).1, removed()), (0, 0), "the audit has not seen them");
+    work(1, &[30, 70]);
+    let deadline = std::time::Instant::now() + 20 * SECOND;
+    while removed() < 60 || wire.list_offset("jobs", -2).1 == 0 {
+        assert!(std::time::Instant::now() < deadline, "{} records were removed", removed());
+        std::thread::sleep(SECOND / 20);
+    }
+    let start = wire.list_offset("jobs", -2).1;
+    assert!((10..=30).contains(&start), "{start}");
+
+    let late = queue.ask(Request::Subscribe { name: Arc::from("late"), from_start: true });
+    assert_eq!(late, Reply::Subscribed(2));
+    let left = queue.receive_of(2, 100);
+    let offsets: Vec<i64> = left.iter().map(|message| message.receipt.offset.0).collect();
+    let (stuck, newest) = offsets.split_at(2);
+    assert_eq!(stuck, [30, 70], "whoever comes later gets what has not gone");
+    assert!(newest.iter().all(|at| 90 < *at), "nothing goes from a segment that is written to");
+    assert_eq!(queue.values(&left)[..2], [texts[30].clone(), texts[70].clone()]);
 }

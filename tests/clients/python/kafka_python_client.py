@@ -30,7 +30,9 @@ class Member(threading.Thread):
     def run(self):
         try:
             while not self.stop.is_set():
-                for batch in self.consumer.poll(timeout_ms=200).values():
+                # Longer than a rebalance takes: a join that is answered between two polls is never taken up
+                # by 3.0.12, and the member stands still with its heartbeats off (docs/clients.md).
+                for batch in self.consumer.poll(timeout_ms=2000).values():
                     self.values += [record.value for record in batch]
                     self.consumer.commit()
                 self.assigned = {tp.partition for tp in self.consumer.assignment()}

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use towpath_log::disk::Disk;
-use towpath_model::{Now, Offset, Token, TopicPartition};
+use towpath_model::{Now, Offset, PartitionIndex, Token, TopicPartition};
 use towpath_queue::{Deliveries, Facts, Request, facts_of};
 use towpath_records::{BatchHeader, Scratch, records, split_batches};
 
@@ -95,6 +95,25 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             found.extend(ways.map(|(number, to)| (cell.id.records(), number, to)));
         }
         found
+    }
+
+    /// Partitions of queues that are led here and have not taken over the subscriptions of their queue.
+    pub fn without_subscriptions(&self) -> Vec<TopicPartition> {
+        let lacks = |cell: &&Arc<Cell<D>>| {
+            let Some(slot) = self.lock_in_time(cell) else { return false };
+            let deliveries = slot.partition.deliveries().filter(|_| slot.leads());
+            deliveries.is_some_and(|it| it.is_serving() && !it.has_taken_over())
+        };
+        self.delivery_cells().iter().filter(lacks).map(|cell| cell.id.records()).collect()
+    }
+
+    /// Partition 0 has all subscriptions of its queue from the beginning: it says which there are.
+    fn take_over_first(&self, id: TopicPartition) {
+        let lacks = || self.with_deliveries(id, |deliveries, _| !deliveries.has_taken_over());
+        if id.partition == PartitionIndex(0) && lacks().unwrap_or(false) {
+            let begin = Request::TakeOver { names: Vec::new(), partitions: 1 };
+            let _ = self.ask_deliveries(id, NOBODY, begin);
+        }
     }
 
     /// Whatever is due happens before and after anything else, so that a receiver that waits gets what
@@ -226,6 +245,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         });
         if resumes {
             self.admit_missing(id);
+            self.take_over_first(id);
         }
     }
 
@@ -234,6 +254,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     pub(crate) fn keep_deliveries(&self, cell: &Arc<Cell<D>>) {
         let id = cell.id.records();
         self.admit_missing(id);
+        self.take_over_first(id);
         let Some(start) = self.cell(id).and_then(|records| {
             self.lock_in_time(&records).map(|slot| slot.log.log_start_offset())
         }) else {

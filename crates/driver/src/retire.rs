@@ -305,7 +305,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let deliveries = self.cell(id.delivery_log())?;
         let mut slot = self.lock_in_time(&deliveries)?;
         let serving = slot.partition.deliveries().filter(|it| slot.leads() && it.is_serving())?;
-        let settled = serving.settled_start();
+        let settled = serving.settled_for_good();
         let partition = &slot.partition;
         let (epoch, end) = (partition.leader_epoch(), partition.log_end_offset());
         let high_watermark = partition.high_watermark();

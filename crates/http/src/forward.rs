@@ -68,7 +68,8 @@ impl Subject {
                 })
             }
             "/queues/{queue}/partitions/{partition}/select"
-            | "/queues/{queue}/partitions/{partition}/dispose" => Some(Subject::Partition {
+            | "/queues/{queue}/partitions/{partition}/dispose"
+            | "/queues/{queue}/partitions/{partition}/subscriptions" => Some(Subject::Partition {
                 topic: parameter("queue")?,
                 partition: parameter("partition")?.parse().ok()?,
             }),

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::connection;
 use crate::health::Readiness;
 use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
-use crate::queues::carry_away;
+use crate::queues::{carry_away, take_over_subscriptions};
 use crate::routes::router;
 use crate::sqs::SqsSettings;
 use crate::starting;
@@ -104,9 +104,11 @@ impl HttpListener {
         sqs_app.is_on_loopback = sqs_listener.as_ref().is_some_and(is_on_loopback);
         sqs_app.has_local_names_only = self.has_local_names_only && sqs_app.is_on_loopback;
         let (router, sqs_router) = (router(app.clone()), router(sqs_app.clone()));
-        // Both end with the broker.
-        let mover = tokio::spawn(carry_away(app.clone()));
-        let worker = tokio::spawn(work_on_tasks(app.clone()));
+        // What a broker does by itself ends with it.
+        let mut jobs = JoinSet::new();
+        jobs.spawn(carry_away(app.clone()));
+        jobs.spawn(work_on_tasks(app.clone()));
+        jobs.spawn(take_over_subscriptions(app.clone()));
         let slots = ConnectionSlots::new(CONNECTIONS_MAX);
         let mut connections = JoinSet::new();
         loop {
@@ -128,8 +130,7 @@ impl HttpListener {
             }
         }
         drop((self.listener, sqs_listener));
-        mover.abort();
-        worker.abort();
+        jobs.abort_all();
         let drained = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
             connections.shutdown().await;

@@ -111,10 +111,20 @@ impl Deliveries {
                     (returned(at, subscription, why, note, messages), reply)
                 })
             }
-            Request::Subscribe { name, from_start } => {
+            Request::TakeOver { names, partitions } => {
+                self.take_over(at, token, &names, partitions)
+            }
+            Request::Subscribe { partitions, .. } | Request::Unsubscribe { partitions, .. }
+                if partitions < self.partitions || !self.has_taken_over() =>
+            {
+                let is_ready = self.has_taken_over();
+                let refusal = if is_ready { Reply::MorePartitions } else { Reply::NotTakenOver };
+                Decision::reply(token, refusal)
+            }
+            Request::Subscribe { name, from_start, .. } => {
                 self.subscribe_to(at, token, name, from_start)
             }
-            Request::Unsubscribe { name } => match self.subscription(&name) {
+            Request::Unsubscribe { name, .. } => match self.subscription(&name) {
                 Some(number) if number != crate::OWN_SUBSCRIPTION => Decision {
                     records: vec![Record::Unsubscribed { at, number }],
                     replies: vec![(token, Reply::Done)],
@@ -561,6 +571,28 @@ impl Deliveries {
             records: vec![Record::Subscribed { at, number, name, from }],
             replies: vec![(token, Reply::Subscribed(number))],
         }
+    }
+
+    /// Who has taken over hears of every change, and takes nothing over again: what it lacks has ended since.
+    fn take_over(
+        &self,
+        at: QueueTime,
+        token: Token,
+        names: &[Arc<str>],
+        partitions: u32,
+    ) -> DeliveryDecision {
+        let own = self.subscription_names().map(Arc::from);
+        let is_lacking = |name: &&Arc<str>| self.subscription(name).is_none();
+        let is_first = !self.has_taken_over();
+        let lacking: Vec<&Arc<str>> =
+            names.iter().filter(is_lacking).filter(|_| is_first).collect();
+        let all = own.chain(lacking.iter().map(|name| Arc::clone(name))).collect();
+        let begun = (self.next_subscription..).zip(&lacking).map(|(number, name)| {
+            Record::Subscribed { at, number, name: Arc::clone(name), from: self.messages.start }
+        });
+        let is_news = self.partitions < partitions;
+        let records = begun.chain(is_news.then_some(Record::TakenOver { at, partitions }));
+        Decision { records: records.collect(), replies: vec![(token, Reply::TakenOver(all))] }
     }
 }
 

@@ -63,6 +63,9 @@ pub struct Deliveries {
     /// By number; those that are gone leave a hole.
     pub(crate) subscriptions: BTreeMap<u32, Subscription>,
     pub(crate) next_subscription: u32,
+    /// How many partitions the queue has, as far as this one was told; zero: it has not taken over the queue's
+    /// subscriptions.
+    pub(crate) partitions: u32,
     pub(crate) next_lease: u64,
     pub(crate) dedup: DedupWindow,
     /// Receivers that wait, in the order in which they came. Only who leads has any.
@@ -191,6 +194,7 @@ impl Deliveries {
             messages: Messages::default(),
             subscriptions: BTreeMap::from([(OWN_SUBSCRIPTION, own)]),
             next_subscription: OWN_SUBSCRIPTION + 1,
+            partitions: 0,
             next_lease: 1,
             dedup: DedupWindow::default(),
             waits: Waits::default(),
@@ -247,15 +251,28 @@ impl Deliveries {
         self.messages.start
     }
 
-    /// Everything before this has been settled by every subscription.
+    /// Everything before this has been settled by every subscription that is here.
     pub fn settled_start(&self) -> Offset {
         let starts = self.subscriptions.values().map(|each| each.settled.start());
         starts.min().unwrap_or(self.messages.admitted_to)
     }
 
-    /// Whether every subscription is done with a message.
+    /// Everything before this is settled by every subscription of the queue, those included that this partition
+    /// has not heard of yet: nobody will ask for it any more.
+    pub fn settled_for_good(&self) -> Offset {
+        if self.has_taken_over() { self.settled_start() } else { self.messages.start }
+    }
+
+    /// Whether every subscription of the queue is done with a message, as [`Deliveries::settled_for_good`].
     pub fn is_settled(&self, offset: Offset) -> bool {
-        self.subscriptions.values().all(|each| each.settled.contains(offset))
+        self.has_taken_over()
+            && self.subscriptions.values().all(|each| each.settled.contains(offset))
+    }
+
+    /// Whether this partition has every subscription of the queue ([`crate::Request::TakeOver`]). Before that, what
+    /// those here are done with may still be wanted by others.
+    pub fn has_taken_over(&self) -> bool {
+        self.partitions != 0
     }
 
     /// The offsets at which there is no message for anybody who subscribes from now on: there never was one, or
@@ -264,8 +281,11 @@ impl Deliveries {
         &self.messages.void
     }
 
-    /// How many messages in `within` every subscription is done with and have not been forgotten.
+    /// How many messages in `within` every subscription is done with for good and have not been forgotten.
     pub fn forgettable_within(&self, within: Range<Offset>) -> u64 {
+        if !self.has_taken_over() {
+            return 0;
+        }
         let sets: Vec<&SettledSet> =
             self.subscriptions.values().map(|each| &each.settled).collect();
         let settled = count_common(&sets, within.clone());
@@ -379,6 +399,10 @@ impl Deliveries {
             }
             Record::Subscribed { number, name, from, .. } => {
                 self.subscribe(*number, name, *from);
+            }
+            Record::TakenOver { partitions, .. } => {
+                self.partitions = self.partitions.max(*partitions);
+                self.forget_settled(self.messages.start..self.messages.admitted_to);
             }
             Record::Unsubscribed { number, .. } => {
                 self.subscriptions.remove(number);
@@ -545,7 +569,7 @@ impl Deliveries {
     /// Where everything is settled, no delay means anything.
     fn forget_delays(&mut self) {
         let messages = &self.messages;
-        if 0 < messages.delayed && self.settled_start() == messages.admitted_to {
+        if 0 < messages.delayed && self.settled_for_good() == messages.admitted_to {
             self.messages.delays = DueIndex::default();
             self.messages.delayed = 0;
             self.messages.early.clear();

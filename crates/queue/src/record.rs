@@ -156,6 +156,13 @@ pub enum Record {
         /// The first message that it gets.
         from: Offset,
     },
+    /// This partition has all subscriptions of its queue, and hears of every change from now on.
+    TakenOver {
+        /// When.
+        at: QueueTime,
+        /// How many partitions the queue has at least.
+        partitions: u32,
+    },
     /// A subscription is gone.
     Unsubscribed {
         /// When.
@@ -396,6 +403,7 @@ mod kind {
     pub(super) const SNAPSHOT: u8 = 14;
     pub(super) const SKIPPED: u8 = 15;
     pub(super) const FORGOTTEN: u8 = 16;
+    pub(super) const TAKEN_OVER: u8 = 17;
 }
 
 impl Record {
@@ -415,6 +423,7 @@ impl Record {
             | Record::Forgotten { at, .. }
             | Record::Resumed { at, .. }
             | Record::Subscribed { at, .. }
+            | Record::TakenOver { at, .. }
             | Record::Unsubscribed { at, .. }
             | Record::Ticked { at }
             | Record::Passed { at }
@@ -440,6 +449,7 @@ impl Record {
             Record::Forgotten { .. } => Some(kind::FORGOTTEN),
             Record::Resumed { .. } => Some(kind::RESUMED),
             Record::Subscribed { .. } => Some(kind::SUBSCRIBED),
+            Record::TakenOver { .. } => Some(kind::TAKEN_OVER),
             Record::Unsubscribed { .. } => Some(kind::UNSUBSCRIBED),
             Record::Ticked { .. } => Some(kind::TICKED),
             Record::Snapshot { .. } => Some(kind::SNAPSHOT),
@@ -520,7 +530,9 @@ impl Record {
                 put_bytes(out, name.as_bytes());
                 put_i64(out, from.0);
             }
-            Record::Unsubscribed { number, .. } => put_u64(out, u64::from(*number)),
+            Record::TakenOver { partitions: number, .. } | Record::Unsubscribed { number, .. } => {
+                put_u64(out, u64::from(*number))
+            }
             Record::Snapshot { part, is_last, bytes } => {
                 put_u64(out, u64::from(*part));
                 out.push(u8::from(*is_last));
@@ -719,6 +731,7 @@ impl FoldRecord for Record {
                 name: reader.text()?,
                 from: reader.offset()?,
             },
+            kind::TAKEN_OVER => Record::TakenOver { at: reader.time()?, partitions: reader.u32()? },
             kind::UNSUBSCRIBED => {
                 Record::Unsubscribed { at: reader.time()?, number: reader.u32()? }
             }

@@ -250,11 +250,27 @@ pub enum Request {
         name: Arc<str>,
         /// Whether it gets what is there already.
         from_start: bool,
+        /// How many partitions are told.
+        partitions: u32,
     },
     /// A subscription is not wanted any more.
     Unsubscribe {
         /// Its name.
         name: Arc<str>,
+        /// How many partitions are told.
+        partitions: u32,
+    },
+    /// A partition is to have every subscription of the queue: those that partition 0 has, from their beginning, for
+    /// whatever is in this one came after it was added. At partition 0 itself, which knows them, `names` is empty.
+    ///
+    /// Partition 0 is asked first. It notes how many partitions there are, and from then on takes no change that is
+    /// not told to so many; the names that it answers with are passed to the other one. No partition takes a
+    /// change before it has taken over. So every change is either among those names, or is told to the partition.
+    TakeOver {
+        /// The subscriptions, besides the queue's own.
+        names: Vec<Arc<str>>,
+        /// How many partitions the queue has.
+        partitions: u32,
     },
     /// Records before this are gone.
     Trim {
@@ -345,6 +361,12 @@ pub enum Reply {
     Subscribed(u32),
     /// There is no such subscription.
     UnknownSubscription,
+    /// This partition has the subscriptions of these names, besides the queue's own, and all that the queue has.
+    TakenOver(Vec<Arc<str>>),
+    /// Nothing was done: this partition has not taken over the queue's subscriptions.
+    NotTakenOver,
+    /// Nothing was done: the queue has more partitions than are told.
+    MorePartitions,
     /// It is done.
     Done,
 }

@@ -71,6 +71,7 @@ impl Deliveries {
         let mut out = vec![VERSION];
         put_u64(&mut out, self.clock.last().0);
         put_u64(&mut out, u64::from(self.next_subscription));
+        put_u64(&mut out, u64::from(self.partitions));
         put_u64(&mut out, self.next_lease);
         put_messages(&mut out, &self.messages);
         put_u64(&mut out, self.dedup.len() as u64);
@@ -100,6 +101,7 @@ impl Deliveries {
         }
         self.clock.told(reader.time()?);
         self.next_subscription = reader.u32()?;
+        self.partitions = reader.u32()?;
         self.next_lease = reader.u64()?;
         self.messages = messages(reader)?;
         for _ in 0..reader.count()? {

@@ -38,7 +38,14 @@ struct Bench {
 }
 
 impl Bench {
+    /// Of a partition that has all subscriptions of its queue: its own.
     fn new(config: DeliveryConfig) -> Bench {
+        let mut bench = Bench::of_no_subscriptions(config);
+        bench.ask(Request::TakeOver { names: Vec::new(), partitions: 1 });
+        bench
+    }
+
+    fn of_no_subscriptions(config: DeliveryConfig) -> Bench {
         let config = Arc::new(config);
         let now = Now { time: Time(0), wall: Timestamp(1_700_000_000_000) };
         let mut bench = Bench {

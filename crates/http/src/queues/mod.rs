@@ -36,6 +36,7 @@ mod settle;
 mod show_queue;
 mod show_stats;
 mod subscriptions;
+mod take_over;
 mod verbs;
 
 pub(crate) use carry_away::{carry_away, header, redrives_of};
@@ -50,6 +51,7 @@ pub(crate) use receive::{Handed, WrittenReceive, receive, short_name};
 pub(crate) use send::send;
 pub(crate) use set_queue::set;
 pub(crate) use settle::{Named, Settled, Verb, settle};
+pub(crate) use take_over::take_over_subscriptions;
 
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
@@ -59,6 +61,7 @@ use crate::app::App;
 pub(crate) fn routes() -> Vec<(&'static str, &'static str, MethodRouter<App>)> {
     const QUEUE: &str = "/queues/{queue}";
     const SUBSCRIPTION: &str = "/queues/{queue}/subscriptions/{subscription}";
+    const TAKE_OVER: &str = "/queues/{queue}/partitions/{partition}/subscriptions";
     vec![
         ("get", "/queues", get(list_queues::handle)),
         ("post", "/queues", post(create_queue::handle)),
@@ -69,6 +72,7 @@ pub(crate) fn routes() -> Vec<(&'static str, &'static str, MethodRouter<App>)> {
         ("get", SUBSCRIPTION, get(subscriptions::show)),
         ("put", SUBSCRIPTION, put(subscriptions::put)),
         ("delete", SUBSCRIPTION, delete(subscriptions::delete)),
+        ("post", TAKE_OVER, post(take_over::handle)),
         ("post", "/topics/{topic}/produce", post(verbs::produce)),
         ("post", "/topics/{topic}/poll", post(verbs::poll)),
         ("post", "/topics/{topic}/ack", post(verbs::ack)),

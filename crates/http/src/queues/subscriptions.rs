@@ -2,14 +2,19 @@
 //! named subscriptions, each of which gets every message of a queue, whatever the others do with it.
 //!
 //! A subscription is there once partition 0 has it, which is told last, and is gone once partition 0 has it
-//! no more, which is told first. A partition that has not heard of one that is there was added later, and
-//! takes it over with all that is in it ([`number_in`]).
+//! no more, which is told first. A partition that was added later takes over those that are there
+//! (`take_over.rs`) before it is told of any change; and partition 0 takes no change that is not told to
+//! every partition that has begun to.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Uri};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 use towpath_model::{BrokerId, PartitionIndex, TopicPartition};
 use towpath_queue::{OWN_SUBSCRIPTION, Reply, Request};
 
@@ -23,14 +28,19 @@ use crate::limits::SUBSCRIPTIONS_MAX;
 use crate::refusals;
 
 use super::look::percent_encoded;
-use super::place::{no_leader, no_subscription, not_asked};
+use super::place::{no_leader, no_queue, no_subscription, not_asked};
+use super::take_over::take_over;
 
 /// The partition that knows which subscriptions there are.
-const FIRST: PartitionIndex = PartitionIndex(0);
+pub(super) const FIRST: PartitionIndex = PartitionIndex(0);
 /// A partition has room for all that a queue may have, and some more.
 const _: () = assert!(SUBSCRIPTIONS_MAX < towpath_queue::SUBSCRIPTIONS_MAX);
 /// The longest name of one.
 const NAME_BYTES_MAX: usize = 249;
+/// How often a change is told anew where partitions have come, or have other leaders, meanwhile.
+const TELLS_MAX: u32 = 20;
+/// How long the metadata has to follow in between.
+const TELL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// With which messages a subscription begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -55,6 +65,23 @@ struct Wanted {
 #[serde(deny_unknown_fields)]
 struct Query {
     partition: Option<i32>,
+    /// How many partitions are told.
+    #[serde(default)]
+    partitions: u32,
+}
+
+/// What all partitions are told of a subscription.
+#[derive(Clone, Copy)]
+enum Change {
+    Begins(From),
+    Ends,
+}
+
+/// One partition that is told, and how many are.
+#[derive(Clone, Copy)]
+struct Told {
+    partition: PartitionIndex,
+    partitions: u32,
 }
 
 /// A subscription.
@@ -63,10 +90,28 @@ pub(crate) struct Subscription {
     name: String,
 }
 
+impl Told {
+    /// All partitions that are known here are told.
+    fn all(queue: &TopicView, partition: PartitionIndex) -> Told {
+        Told { partition, partitions: queue.partitions.get() }
+    }
+}
+
 /// The subscriptions of a queue, besides its own.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Subscriptions {
     subscriptions: Vec<Subscription>,
+}
+
+impl Subscriptions {
+    pub(super) fn of_names<'n>(names: impl Iterator<Item = &'n str>) -> Subscriptions {
+        let subscriptions = names.map(|name| Subscription { name: name.to_owned() });
+        Subscriptions { subscriptions: subscriptions.collect() }
+    }
+
+    pub(super) fn into_names(self) -> Vec<Arc<str>> {
+        self.subscriptions.into_iter().map(|one| Arc::from(one.name)).collect()
+    }
 }
 
 /// Whether there was something to end.
@@ -118,10 +163,8 @@ pub(super) async fn put(
     let queue = app.queue(&name)?;
     let (bytes, _share) = read_body(&app.memory, &headers, body).await?;
     let Wanted { from } = if bytes.is_empty() { Wanted::default() } else { parse_json(&bytes)? };
-    match partition_of_hop(&queue, &headers, &uri)? {
-        Some(partition) => {
-            subscribe_in(&app, &queue, partition, &subscription, from).await?;
-        }
+    match told_by_hop(&queue, &headers, &uri)? {
+        Some(told) => subscribe_in(&app, &queue, told, &subscription, from).await?,
         None => subscribe(&app, &queue, &subscription, from).await?,
     }
     Ok(Json(Subscription { name: subscription }))
@@ -134,31 +177,79 @@ pub(super) async fn delete(
     uri: Uri,
 ) -> Result<Json<Unsubscribed>, ApiError> {
     let queue = app.queue(&name)?;
-    if let Some(partition) = partition_of_hop(&queue, &headers, &uri)? {
-        let existed = unsubscribe_in(&app, &queue, partition, &subscription).await?;
+    if let Some(told) = told_by_hop(&queue, &headers, &uri)? {
+        let existed = unsubscribe_in(&app, &queue, told, &subscription).await?;
         return Ok(Json(Unsubscribed { existed }));
     }
-    let mut existed = false;
-    for partition in queue.partition_indexes() {
-        existed |= unsubscribe_at(&app, &queue, partition, &subscription).await?;
-    }
-    match existed {
-        true => Ok(Json(Unsubscribed { existed })),
+    match tell_all(&app, &queue, &subscription, Change::Ends).await? {
+        true => Ok(Json(Unsubscribed { existed: true })),
         false => Err(no_subscription(&subscription)),
     }
 }
 
+/// Tells all partitions; anew, as long as there are some that were not known here, or other brokers lead them now.
+/// Says whether the subscription was in any of them.
+async fn tell_all(
+    app: &App,
+    queue: &TopicView,
+    name: &str,
+    change: Change,
+) -> Result<bool, ApiError> {
+    let mut existed = false;
+    let mut told = tell_each(app, queue, name, change, &mut existed).await;
+    for _ in 1..TELLS_MAX {
+        match told {
+            Err(error) if error.code == Code::Misdirected => {}
+            told => return told.map(|()| existed),
+        }
+        sleep(TELL_AGAIN_AFTER).await;
+        let newest = app.queue(queue.name.as_str())?;
+        if newest.id != queue.id {
+            return Err(no_queue(queue.name.as_str()));
+        }
+        told = tell_each(app, &newest, name, change, &mut existed).await;
+    }
+    told.map(|()| existed)
+}
+
+async fn tell_each(
+    app: &App,
+    queue: &TopicView,
+    name: &str,
+    change: Change,
+    existed: &mut bool,
+) -> Result<(), ApiError> {
+    match change {
+        Change::Begins(from) => {
+            let others = queue.partition_indexes().filter(|partition| *partition != FIRST);
+            for partition in others.chain([FIRST]) {
+                subscribe_at(app, queue, partition, name, from).await?;
+            }
+        }
+        Change::Ends => {
+            for partition in queue.partition_indexes() {
+                *existed |= unsubscribe_at(app, queue, partition, name).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The one partition that another broker asks about.
-fn partition_of_hop(
+fn told_by_hop(
     queue: &TopicView,
     headers: &HeaderMap,
     uri: &Uri,
-) -> Result<Option<PartitionIndex>, ApiError> {
-    let Query { partition } = parse_query(uri)?;
+) -> Result<Option<Told>, ApiError> {
+    let Query { partition, partitions } = parse_query(uri)?;
     let named = partition.map(PartitionIndex);
     let exists = named.is_none_or(|named| queue.partition_indexes().any(|index| index == named));
-    if named.is_some() == is_hop(headers) && exists {
-        return Ok(named);
+    if named.is_some() == is_hop(headers) {
+        return match exists {
+            true => Ok(named.map(|partition| Told { partition, partitions })),
+            // It was added a moment ago.
+            false => Err(more_partitions(queue)),
+        };
     }
     Err(ApiError::new(Code::InvalidParameter, "partition is for brokers among each other"))
 }
@@ -169,12 +260,10 @@ async fn names(app: &App, queue: &TopicView, asks_others: bool) -> Result<Subscr
     let me = app.node.driver().broker_id();
     match leader_of(app, id) {
         Some(leader) if leader == me => {
-            let look = |deliveries: &towpath_queue::Deliveries, _| -> Vec<Subscription> {
-                let names = deliveries.subscription_names();
-                names.map(|name| Subscription { name: name.to_owned() }).collect()
-            };
-            let found = app.node.driver().with_deliveries(id, look);
-            Ok(Subscriptions { subscriptions: found.map_err(not_asked)? })
+            let found = app.node.driver().with_deliveries(id, |deliveries, _| {
+                Subscriptions::of_names(deliveries.subscription_names())
+            });
+            found.map_err(not_asked)
         }
         Some(leader) if asks_others => {
             let path = format!("/queues/{}/subscriptions", queue.name);
@@ -197,11 +286,12 @@ pub(crate) async fn subscribe(
     if there.iter().all(|one| one.name != name) && SUBSCRIPTIONS_MAX <= there.len() {
         return Err(too_many());
     }
-    let others = queue.partition_indexes().filter(|partition| *partition != FIRST);
-    for partition in others.chain([FIRST]) {
-        subscribe_at(app, queue, partition, name, from).await?;
-    }
-    Ok(())
+    tell_all(app, queue, name, Change::Begins(from)).await.map(drop)
+}
+
+fn more_partitions(queue: &TopicView) -> ApiError {
+    let message = format!("queue {:?} has just got more partitions", queue.name.as_str());
+    ApiError::new(Code::Misdirected, message).with_help("try again")
 }
 
 fn too_many() -> ApiError {
@@ -230,7 +320,7 @@ async fn subscribe_at(
     from: From,
 ) -> Result<(), ApiError> {
     match leader(app, queue, partition)? {
-        None => subscribe_in(app, queue, partition, name, from).await.map(drop),
+        None => subscribe_in(app, queue, Told::all(queue, partition), name, from).await,
         Some(leader) => {
             let body = serde_json::to_string(&Wanted { from }).expect("a name is JSON");
             let path = path(queue, partition, name);
@@ -247,7 +337,7 @@ async fn unsubscribe_at(
     name: &str,
 ) -> Result<bool, ApiError> {
     match leader(app, queue, partition)? {
-        None => unsubscribe_in(app, queue, partition, name).await,
+        None => unsubscribe_in(app, queue, Told::all(queue, partition), name).await,
         Some(leader) => {
             let path = path(queue, partition, name);
             let told = ask_value(app, leader, &Method::DELETE, &path, Bytes::new()).await;
@@ -268,22 +358,25 @@ fn leader(
 
 fn path(queue: &TopicView, partition: PartitionIndex, name: &str) -> String {
     let name = percent_encoded(name);
-    format!("/queues/{}/subscriptions/{name}?partition={}", queue.name, partition.0)
+    let (partition, partitions) = (partition.0, queue.partitions);
+    let query = format!("partition={partition}&partitions={partitions}");
+    format!("/queues/{}/subscriptions/{name}?{query}", queue.name)
 }
 
-/// In a partition that is led here; its number there. Here everything is checked once more: who asks as a broker
+/// In a partition that is led here. Here everything is checked once more: who asks as a broker
 /// asks has not looked.
 async fn subscribe_in(
     app: &App,
     queue: &TopicView,
-    partition: PartitionIndex,
+    told: Told,
     name: &str,
     from: From,
-) -> Result<u32, ApiError> {
+) -> Result<(), ApiError> {
     check_name(queue, name)?;
-    let request = Request::Subscribe { name: name.into(), from_start: from == From::Start };
-    match ask(app, queue.partition(partition), request).await? {
-        Reply::Subscribed(number) => Ok(number),
+    let (name, from_start) = (name.into(), from == From::Start);
+    let request = Request::Subscribe { name, from_start, partitions: told.partitions };
+    match change(app, queue, told.partition, request).await? {
+        Reply::Subscribed(_) => Ok(()),
         // More came at once than there was room for when they looked.
         Reply::OverLimit => Err(too_many()),
         _ => Err(out_of_turn()),
@@ -293,22 +386,45 @@ async fn subscribe_in(
 async fn unsubscribe_in(
     app: &App,
     queue: &TopicView,
-    partition: PartitionIndex,
+    told: Told,
     name: &str,
 ) -> Result<bool, ApiError> {
-    let request = Request::Unsubscribe { name: name.into() };
-    match ask(app, queue.partition(partition), request).await? {
+    let request = Request::Unsubscribe { name: name.into(), partitions: told.partitions };
+    match change(app, queue, told.partition, request).await? {
         Reply::Done => Ok(true),
         Reply::UnknownSubscription => Ok(false),
         _ => Err(out_of_turn()),
     }
 }
 
-async fn ask(app: &App, id: TopicPartition, request: Request) -> Result<Reply, ApiError> {
+/// A partition that has not taken over what there is does so before anything changes.
+async fn change(
+    app: &App,
+    queue: &TopicView,
+    partition: PartitionIndex,
+    request: Request,
+) -> Result<Reply, ApiError> {
+    let id = queue.partition(partition);
+    let mut reply = ask(app, id, request.clone()).await?;
+    if reply == Reply::NotTakenOver {
+        take_over(app, queue, partition).await?;
+        reply = ask(app, id, request).await?;
+    }
+    match reply {
+        Reply::MorePartitions => Err(more_partitions(queue)),
+        reply => Ok(reply),
+    }
+}
+
+pub(super) async fn ask(
+    app: &App,
+    id: TopicPartition,
+    request: Request,
+) -> Result<Reply, ApiError> {
     app.node.ask_deliveries(id, request).await.map_err(refusals::of_unavailable)
 }
 
-fn out_of_turn() -> ApiError {
+pub(super) fn out_of_turn() -> ApiError {
     ApiError::new(Code::Internal, "the deliveries gave an answer out of turn")
 }
 
@@ -324,18 +440,18 @@ pub(crate) async fn number_in(
         return Ok(OWN_SUBSCRIPTION);
     };
     let id = queue.partition(partition);
-    let found =
-        app.node.driver().with_deliveries(id, |deliveries, _| deliveries.subscription(name));
-    if let Some(number) = found.map_err(not_asked)? {
-        return Ok(number);
+    let find = || {
+        let found = app.node.driver().with_deliveries(id, |deliveries, _| {
+            (deliveries.subscription(name), deliveries.has_taken_over())
+        });
+        found.map_err(not_asked)
+    };
+    let (mut found, has_all) = find()?;
+    if found.is_none() && !has_all {
+        take_over(app, queue, partition).await?;
+        (found, _) = find()?;
     }
-    let is_there = partition != FIRST
-        && names(app, queue, true).await?.subscriptions.iter().any(|one| one.name == name);
-    match is_there {
-        // Whatever is in a partition was sent after it was added, and so after the subscription began.
-        true => subscribe_in(app, queue, partition, name, From::Start).await,
-        false => Err(no_subscription(name)),
-    }
+    found.ok_or_else(|| no_subscription(name))
 }
 
 #[cfg(test)]

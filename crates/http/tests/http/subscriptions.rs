@@ -73,7 +73,7 @@ async fn who_asks_as_a_broker_gets_no_more_subscriptions_than_others() {
     let put = async |name: &str| {
         let head =
             "host: localhost\r\nconnection: close\r\ncontent-length: 0\r\ntowpath-forwarded-by: 1";
-        let path = format!("/queues/q/subscriptions/{name}?partition=0");
+        let path = format!("/queues/q/subscriptions/{name}?partition=0&partitions=1");
         broker.raw(format!("PUT {path} HTTP/1.1\r\n{head}\r\n\r\n").as_bytes()).await
     };
     put(&"n".repeat(250)).await.refused(400, "INVALID_PARAMETER");

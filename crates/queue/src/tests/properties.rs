@@ -198,7 +198,11 @@ impl Run {
         let to = self.bench.leader.admitted_to();
         self.bench.ask(Request::Forget { to });
         let name: Arc<str> = Arc::from("later");
-        self.bench.ask(Request::Subscribe { name: Arc::clone(&name), from_start: true });
+        self.bench.ask(Request::Subscribe {
+            name: Arc::clone(&name),
+            from_start: true,
+            partitions: 1,
+        });
         let leader = &self.bench.leader;
         let later = leader.subscription("later").expect("it has just begun");
         let settled = |number| &leader.subscriptions[&number].settled;
@@ -207,7 +211,7 @@ impl Run {
             assert_eq!(own.contains(at), later.contains(at), "{at:?}");
             assert_eq!(leader.void().contains(at), own.contains(at), "{at:?}");
         }
-        self.bench.ask(Request::Unsubscribe { name });
+        self.bench.ask(Request::Unsubscribe { name, partitions: 1 });
     }
 
     fn keep(&mut self, reply: &Reply) {

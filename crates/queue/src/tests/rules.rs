@@ -202,7 +202,8 @@ fn a_purge_forgets_what_is_held_and_delayed_and_which_ids_were_seen() {
 #[test]
 fn a_purge_of_a_named_subscription_forgets_no_ids() {
     let mut bench = Bench::new(standard());
-    let subscribe = Request::Subscribe { name: Arc::from("audit"), from_start: true };
+    let subscribe =
+        Request::Subscribe { name: Arc::from("audit"), from_start: true, partitions: 1 };
     assert_eq!(bench.ask(subscribe), Some(Reply::Subscribed(1)));
     bench.send_with(vec![with_id("x")]);
     assert_eq!(bench.ask(Request::Purge { subscription: 1 }), Some(Reply::Count(1)));
@@ -541,14 +542,18 @@ fn there_is_a_limit_to_what_is_held() {
 #[test]
 fn there_is_a_limit_to_subscriptions() {
     let mut bench = Bench::new(standard());
-    let subscribe = |name: String| Request::Subscribe { name: Arc::from(name), from_start: false };
+    let subscribe = |name: String| Request::Subscribe {
+        name: Arc::from(name),
+        from_start: false,
+        partitions: 1,
+    };
     for n in 0..crate::SUBSCRIPTIONS_MAX {
         let number = u32::try_from(n + 1).unwrap();
         assert_eq!(bench.ask(subscribe(format!("s{n}"))), Some(Reply::Subscribed(number)));
     }
     assert_eq!(bench.ask(subscribe("more".into())), Some(Reply::OverLimit));
     assert_eq!(bench.ask(subscribe("s7".into())), Some(Reply::Subscribed(8)));
-    bench.ask(Request::Unsubscribe { name: Arc::from("s7") });
+    bench.ask(Request::Unsubscribe { name: Arc::from("s7"), partitions: 1 });
     assert!(matches!(bench.ask(subscribe("more".into())), Some(Reply::Subscribed(_))));
 }
 
@@ -556,7 +561,11 @@ fn there_is_a_limit_to_subscriptions() {
 fn subscriptions_do_not_see_each_other() {
     let mut bench = Bench::new(standard());
     bench.send(2);
-    let subscribe = |name: &str, from_start| Request::Subscribe { name: name.into(), from_start };
+    let subscribe = |name: &str, from_start| Request::Subscribe {
+        name: name.into(),
+        from_start,
+        partitions: 1,
+    };
     assert_eq!(bench.ask(subscribe("audit", true)), Some(Reply::Subscribed(1)));
     assert_eq!(bench.ask(subscribe("late", false)), Some(Reply::Subscribed(2)));
     assert_eq!(bench.ask(subscribe("audit", false)), Some(Reply::Subscribed(1)));
@@ -572,7 +581,7 @@ fn subscriptions_do_not_see_each_other() {
         }
     };
     assert_eq!((of(&mut bench, 1), of(&mut bench, 2)), (3, 1));
-    let gone = Request::Unsubscribe { name: Arc::from("audit") };
+    let gone = Request::Unsubscribe { name: Arc::from("audit"), partitions: 1 };
     assert_eq!(bench.ask(gone), Some(Reply::Done));
     let asked = Request::Receive(Receive { subscription: 1, ..receive(1, MINUTE) });
     assert_eq!(bench.ask(asked), Some(Reply::UnknownSubscription));
@@ -580,11 +589,71 @@ fn subscriptions_do_not_see_each_other() {
 }
 
 #[test]
+fn a_partition_that_was_added_settles_nothing_before_it_has_all_subscriptions() {
+    let subscribe =
+        |partitions| Request::Subscribe { name: "late".into(), from_start: true, partitions };
+    let high = Facts { priority: Some(9), ..Facts::default() };
+    let mut bench = Bench::of_no_subscriptions(standard());
+    bench.send_with(vec![Facts::default(), high]);
+    let own = bench.receive(2, MINUTE);
+    bench.delete(&own);
+    assert_eq!(bench.leader.settled_for_good(), Offset(0));
+    bench.ask(Request::Forget { to: Offset(2) });
+    assert_eq!(
+        bench.leader.void().count_within(Offset(0)..Offset(2)),
+        0,
+        "a subscription may want them"
+    );
+    assert_eq!(bench.ask(subscribe(3)), Some(Reply::NotTakenOver));
+    let unsubscribe = Request::Unsubscribe { name: "audit".into(), partitions: 3 };
+    assert_eq!(bench.ask(unsubscribe), Some(Reply::NotTakenOver));
+
+    let names = vec![Arc::from("audit"), Arc::from("mailer")];
+    let take_over = Request::TakeOver { names: names.clone(), partitions: 3 };
+    assert_eq!(bench.ask(take_over), Some(Reply::TakenOver(names)));
+    bench.fail_over();
+    assert_eq!(bench.leader.settled_for_good(), Offset(0));
+    for subscription in [1, 2] {
+        let asked = Receive { subscription, ..receive(2, MINUTE) };
+        let Some(Reply::Received { messages, .. }) = bench.ask(Request::Receive(asked)) else {
+            panic!("nothing is received")
+        };
+        let receipts: Vec<Receipt> = messages.iter().map(|message| message.receipt).collect();
+        assert_eq!(receipts[0].offset, Offset(1), "its priority is still known");
+        bench.outcomes(Request::Delete { subscription, receipts });
+    }
+    assert_eq!(bench.leader.settled_for_good(), Offset(2));
+    bench.snapshot();
+    bench.restart(Duration::ZERO);
+    assert_eq!(bench.leader.settled_for_good(), Offset(2));
+    assert_eq!(bench.ask(subscribe(3)), Some(Reply::Subscribed(3)));
+}
+
+#[test]
+fn who_has_taken_over_takes_no_change_that_is_not_told_to_all_partitions() {
+    let mut bench = Bench::new(standard());
+    let subscribe =
+        |partitions| Request::Subscribe { name: "audit".into(), from_start: true, partitions };
+    assert_eq!(bench.ask(subscribe(1)), Some(Reply::Subscribed(1)));
+    let audit = vec![Arc::from("audit")];
+    let take_over = |names, partitions| Request::TakeOver { names, partitions };
+    assert_eq!(bench.ask(take_over(Vec::new(), 2)), Some(Reply::TakenOver(audit.clone())));
+    bench.restart(Duration::ZERO);
+    assert_eq!(bench.ask(subscribe(1)), Some(Reply::MorePartitions));
+    let unsubscribe = |partitions| Request::Unsubscribe { name: "audit".into(), partitions };
+    assert_eq!(bench.ask(unsubscribe(1)), Some(Reply::MorePartitions));
+    assert_eq!(bench.ask(unsubscribe(2)), Some(Reply::Done));
+    // What has ended does not come back because a takeover is asked for again.
+    assert_eq!(bench.ask(take_over(audit, 2)), Some(Reply::TakenOver(Vec::new())));
+}
+
+#[test]
 fn a_subscription_that_begins_late_gets_what_is_a_message_where_it_belongs() {
     let control = Facts { is_control: true, ..Facts::default() };
     let late = Facts { delay: Some(Delay::For(MINUTE)), ..Facts::default() };
     let high = Facts { priority: Some(9), ..Facts::default() };
-    let subscribe = Request::Subscribe { name: Arc::from("audit"), from_start: true };
+    let subscribe =
+        Request::Subscribe { name: Arc::from("audit"), from_start: true, partitions: 1 };
     let received = |bench: &mut Bench| {
         let asked = Receive { subscription: 1, ..receive(10, SECOND) };
         match bench.ask(Request::Receive(asked)) {
@@ -771,7 +840,8 @@ fn what_goes_to_one_queue_does_not_hide_what_goes_to_another() {
 fn a_delayed_message_that_is_settled_or_goes_elsewhere_counts_once() {
     let mut bench = Bench::new(fifo());
     let late = |group| Facts { delay: Some(Delay::For(MINUTE)), ..in_group(group) };
-    let subscribe = Request::Subscribe { name: Arc::from("audit"), from_start: true };
+    let subscribe =
+        Request::Subscribe { name: Arc::from("audit"), from_start: true, partitions: 1 };
     bench.send_with(vec![late("a"), in_group("b"), late("b")]);
     bench.ask(subscribe);
     bench.send_with(vec![late("c"), in_group("d")]);

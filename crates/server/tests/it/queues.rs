@@ -29,7 +29,11 @@ impl Queue<'_> {
     }
 
     fn open(broker: &Broker) -> Queue<'_> {
-        let id = broker.node().driver().partition_of("jobs", PartitionIndex(0));
+        Queue::open_partition(broker, 0)
+    }
+
+    fn open_partition(broker: &Broker, index: i32) -> Queue<'_> {
+        let id = broker.node().driver().partition_of("jobs", PartitionIndex(index));
         Queue { broker, id: id.expect("it was created") }
     }
 
@@ -77,8 +81,12 @@ impl Queue<'_> {
     }
 
     fn delete(&self, messages: &[Delivery]) -> Vec<ReceiptOutcome> {
+        self.delete_for(0, messages)
+    }
+
+    fn delete_for(&self, subscription: u32, messages: &[Delivery]) -> Vec<ReceiptOutcome> {
         let receipts: Vec<Receipt> = messages.iter().map(|message| message.receipt).collect();
-        match self.ask(Request::Delete { subscription: 0, receipts }) {
+        match self.ask(Request::Delete { subscription, receipts }) {
             Reply::Receipts(outcomes) => outcomes,
             other => panic!("{other:?}"),
         }
@@ -328,7 +336,8 @@ fn records_of_a_queue_go_with_its_messages_and_one_that_is_stuck_keeps_no_other(
     let broker = Broker::start_with(Options { properties, ..Options::default() });
     let mut wire = broker.connect();
     let queue = Queue::create(&broker, &mut wire, &[("segment.bytes", "1048576")]);
-    let subscribed = queue.ask(Request::Subscribe { name: Arc::from("audit"), from_start: true });
+    let subscribed =
+        queue.ask(Request::Subscribe { name: Arc::from("audit"), from_start: true, partitions: 1 });
     assert_eq!(subscribed, Reply::Subscribed(1));
     let long = "x".repeat(50_000);
     let texts: Vec<String> = (0..120).map(|n| format!("{n} {long}")).collect();
@@ -357,7 +366,8 @@ fn records_of_a_queue_go_with_its_messages_and_one_that_is_stuck_keeps_no_other(
     let start = wire.list_offset("jobs", -2).1;
     assert!((10..=30).contains(&start), "{start}");
 
-    let late = queue.ask(Request::Subscribe { name: Arc::from("late"), from_start: true });
+    let late =
+        queue.ask(Request::Subscribe { name: Arc::from("late"), from_start: true, partitions: 1 });
     assert_eq!(late, Reply::Subscribed(2));
     let left = queue.receive_of(2, 100);
     let offsets: Vec<i64> = left.iter().map(|message| message.receipt.offset.0).collect();
@@ -365,4 +375,42 @@ fn records_of_a_queue_go_with_its_messages_and_one_that_is_stuck_keeps_no_other(
     assert_eq!(stuck, [30, 70], "whoever comes later gets what has not gone");
     assert!(newest.iter().all(|at| 90 < *at), "nothing goes from a segment that is written to");
     assert_eq!(queue.values(&left)[..2], [texts[30].clone(), texts[70].clone()]);
+}
+
+#[test]
+fn a_partition_that_was_added_keeps_its_records_until_it_has_all_subscriptions() {
+    let properties = vec![("log.retention.check.interval.ms", "1")];
+    let broker = Broker::start_with(Options { properties, ..Options::default() });
+    let mut wire = broker.connect();
+    wire.create("jobs", 2, &[("queue.enable", "true"), ("retention.ms", "1000")]);
+    let (first, added) = (Queue::open(&broker), Queue::open_partition(&broker, 1));
+    let subscribe = Request::Subscribe { name: "audit".into(), from_start: false, partitions: 1 };
+    assert_eq!(
+        first.ask(subscribe.clone()),
+        Reply::Subscribed(1),
+        "partition 0 knows what there is"
+    );
+    assert_eq!(added.ask(subscribe), Reply::NotTakenOver);
+    let batch = batch_at(now_ms() - 3_600_000, &["a"]);
+    let sent = produced(&wire.ask(9, &produce_request("jobs", 1, -1, &batch)));
+    assert_eq!(sent.error, ErrorCode::None);
+    assert_eq!(added.delete(&added.receive(1, 30 * SECOND)), [ReceiptOutcome::Done]);
+    let start = || {
+        let driver = broker.node().driver();
+        driver.with_replica(added.id, |log, _| log.log_start_offset()).unwrap()
+    };
+    std::thread::sleep(3 * SECOND);
+    assert_eq!(start(), Offset(0), "a subscription may want it");
+
+    let names = vec![Arc::from("audit")];
+    let take_over = Request::TakeOver { names: names.clone(), partitions: 2 };
+    assert_eq!(added.ask(take_over), Reply::TakenOver(names));
+    let message = added.receive_for(1, 1, 30 * SECOND);
+    assert_eq!(added.values(&message), ["a"]);
+    assert_eq!(added.delete_for(1, &message), [ReceiptOutcome::Done]);
+    let deadline = std::time::Instant::now() + 10 * SECOND;
+    while start() != Offset(1) {
+        assert!(std::time::Instant::now() < deadline, "nobody wants it any more");
+        std::thread::sleep(SECOND / 20);
+    }
 }

@@ -173,3 +173,36 @@ fn a_subscription_is_in_partitions_that_are_added_later() {
     assert_eq!(cluster.stats_at(1, "q").unwrap()["ready"], 60);
     brokers.into_iter().for_each(stop);
 }
+
+#[test]
+fn subscriptions_that_begin_while_partitions_are_added_are_in_all_of_them() {
+    let cluster = Cluster::of(3);
+    let brokers = cluster.first_three();
+    cluster.wait_until_whole(3);
+    cluster.ask(1, "/queues", &json!({ "name": "q", "partitions": 1 })).unwrap();
+    cluster.wait_until_whole(3);
+    // A poll makes the group, at whichever broker.
+    let poll = |id: usize, group: usize| {
+        let wanted = json!({"group": format!("g{group}"), "max": 1});
+        eventually(WHOLE_PATIENCE, || cluster.ask(id, "/topics/q/poll", &wanted).ok());
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for partitions in 2..=6 {
+                cluster.run("topic", &["partitions", "add", "q", &partitions.to_string(), "--yes"]);
+            }
+        });
+        (0..24).zip((1..=3).cycle()).for_each(|(group, id)| poll(id, group));
+    });
+    cluster.wait_until_whole(3);
+    let messages: Vec<Value> = (0..60).map(|n: u32| json!({"value": n.to_string()})).collect();
+    cluster.ask(3, "/queues/q/messages", &json!({ "messages": messages })).unwrap();
+    for group in 0..24 {
+        let path = format!("/queues/q/stats?subscription=g{group}");
+        eventually(WHOLE_PATIENCE, || {
+            let told = http::get(cluster.places[1].addresses.http, &path).ok()?.success().ok()?;
+            (told["ready"] == 60).then_some(())
+        });
+    }
+    brokers.into_iter().for_each(stop);
+}

@@ -78,16 +78,20 @@ impl World {
         for (name, rules, partitions) in [(DEAD, &mix.dead, 1), (QUEUE, &mix.own, mix.partitions)] {
             for index in 0..partitions {
                 let Some(id) = self.partition_named(name, index) else { return Ok(false) };
+                let Some(of) = self.leading(id) else { return Ok(false) };
+                if !self.takes_over(of, id, partitions)? {
+                    return Ok(false);
+                }
                 if rules.subscriptions == 1 {
                     continue;
                 }
-                let Some(of) = self.leading(id) else { return Ok(false) };
                 let has_second = self.call(of, |driver| {
                     driver.with_deliveries(id, |it, _| it.subscription("second").is_some())
                 })?;
                 if !matches!(has_second, Some(Ok(true))) {
                     let name = Arc::from("second");
-                    let request = Request::Subscribe { name, from_start: true };
+                    let told = partitions.unsigned_abs();
+                    let request = Request::Subscribe { name, from_start: true, partitions: told };
                     let token = self.token();
                     self.call(of, |driver| driver.ask_deliveries(id, token, request))?;
                     return Ok(false);
@@ -105,6 +109,25 @@ impl World {
             }
         }
         Ok(true)
+    }
+
+    /// A partition takes over what its queue has, which is nothing yet; says whether it has done so.
+    fn takes_over(
+        &mut self,
+        of: BrokerId,
+        id: TopicPartition,
+        partitions: i32,
+    ) -> Result<bool, Violation> {
+        let has_all =
+            self.call(of, |driver| driver.with_deliveries(id, |it, _| it.has_taken_over()))?;
+        if matches!(has_all, Some(Ok(true))) {
+            return Ok(true);
+        }
+        let (names, partitions) = (Vec::new(), partitions.unsigned_abs());
+        let token = self.token();
+        let request = Request::TakeOver { names, partitions };
+        self.call(of, |driver| driver.ask_deliveries(id, token, request))?;
+        Ok(false)
     }
 
     fn partition_named(&self, name: &str, index: i32) -> Option<TopicPartition> {

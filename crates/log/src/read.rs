@@ -14,7 +14,7 @@ use towpath_records::BatchHeader;
 
 use crate::damage::DamageList;
 use crate::disk::{Disk, DiskFile};
-use crate::envelope::read_full;
+use crate::envelope::{read_full, read_resident};
 use crate::error::{LogError, ReadError};
 use crate::files::OpenSegment;
 use crate::index::{self, Indexed, SparseIndex};
@@ -48,8 +48,23 @@ impl<D: Disk> Slice<D> {
     /// # Errors
     /// When the disk fails or the file was cut meanwhile.
     pub fn read(&self) -> std::io::Result<Bytes> {
+        self.read_by(|bytes| read_full(&*self.file, bytes, self.position))
+    }
+
+    /// As [`Slice::read`], but fails with `WouldBlock` before it waits for the device.
+    ///
+    /// # Errors
+    /// Those of [`Slice::read`], and that one.
+    pub fn read_resident(&self) -> std::io::Result<Bytes> {
+        self.read_by(|bytes| read_resident(&*self.file, bytes, self.position))
+    }
+
+    fn read_by(
+        &self,
+        read: impl FnOnce(&mut [u8]) -> std::io::Result<usize>,
+    ) -> std::io::Result<Bytes> {
         let mut bytes = vec![0; self.len];
-        if read_full(&*self.file, &mut bytes, self.position)? < self.len {
+        if read(&mut bytes)? < self.len {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         Ok(bytes.into())

@@ -8,14 +8,17 @@ use bytes::Bytes;
 use towpath_driver::{Condition, Delivery, FetchRefusal, ReadLimits, Slice};
 use towpath_model::{Offset, Timestamp, Token, TopicPartition};
 use towpath_queue::{Receipt, Receive, Reply, Request};
-use towpath_records::{Record, Scratch, TimestampType, records, split_batches};
+use towpath_records::{Compression, Record, Scratch, TimestampType, records, split_batches};
 
 use crate::disk::{NodeDisk, off_worker};
 use crate::node::{Node, Unavailable, unavailable};
 use crate::waiters::Wait;
 
-/// Bytes that are read at once to find messages.
-const READ_BYTES: usize = 1 << 20;
+/// Bytes that are read at first to find messages: so many are looked into in a worker. Who wants more messages than
+/// there are in them reads more at once from then on.
+const HASTY_BYTES: usize = 64 << 10;
+/// Bytes that are read at once at most.
+const READ_BYTES_MAX: usize = 1 << 20;
 /// The largest batch, decompressed, that is looked into.
 const PLAIN_BYTES_MAX: usize = 256 << 20;
 /// How long an answer that nobody waits for any more is still waited for, so that it can be given back.
@@ -124,15 +127,16 @@ impl Node {
         let Some(last) = wanted.last() else { return Ok(read_messages) };
         self.committed(id, last.next()).await?;
         let ReadMessages { found, gone } = &mut read_messages;
-        let mut bytes = 0;
+        let (mut bytes, mut read_bytes) = (0, HASTY_BYTES);
         while let Some(from) = wanted.first().copied().filter(|_| bytes < bytes_max) {
-            let limits = ReadLimits { max_bytes: READ_BYTES, at_least_one_batch: true };
+            let limits = ReadLimits { max_bytes: read_bytes, at_least_one_batch: true };
+            read_bytes = READ_BYTES_MAX.min(4 * read_bytes);
             let read = self.read(id, from, limits).await?;
             let Some(slice) = read.slice.filter(|slice| 0 < slice.len) else { break };
             let end = slice.next_offset;
             let mut here: BTreeSet<Offset> = wanted.range(..end).copied().collect();
             wanted = wanted.split_off(&end);
-            for (offset, message) in off_worker(|| pick(&slice, &here))? {
+            for (offset, message) in pick(&slice, &here)? {
                 if bytes_max <= bytes {
                     here.retain(|at| *at < offset);
                     break;
@@ -198,16 +202,30 @@ impl Drop for Waiting {
     }
 }
 
-/// The wanted messages of a region. Blocks on the disk.
-fn pick(
-    slice: &Slice<NodeDisk>,
-    wanted: &BTreeSet<Offset>,
-) -> Result<Vec<(Offset, StoredMessage)>, FetchRefusal> {
-    let bytes = slice.read().map_err(|error| FetchRefusal::Storage(error.to_string()))?;
+type Picked = Result<Vec<(Offset, StoredMessage)>, FetchRefusal>;
+
+/// The wanted messages of a region: here, where that takes no longer than handing the worker's other work to somebody
+/// else would.
+fn pick(slice: &Slice<NodeDisk>, wanted: &BTreeSet<Offset>) -> Picked {
+    let failed = |error: std::io::Error| FetchRefusal::Storage(error.to_string());
+    let resident = (slice.len <= HASTY_BYTES).then(|| slice.read_resident().ok()).flatten();
+    match resident {
+        Some(bytes) if !has_compressed(&bytes) => pick_of(&bytes, wanted),
+        Some(bytes) => off_worker(|| pick_of(&bytes, wanted)),
+        None => off_worker(|| pick_of(&slice.read().map_err(failed)?, wanted)),
+    }
+}
+
+/// A small batch may be large once it is decompressed.
+fn has_compressed(bytes: &[u8]) -> bool {
+    split_batches(bytes).any(|batch| batch.header.compression() != Ok(Compression::None))
+}
+
+fn pick_of(bytes: &[u8], wanted: &BTreeSet<Offset>) -> Picked {
     let damaged = |error: &dyn std::error::Error| FetchRefusal::Corrupt(error.to_string());
     let mut scratch = Scratch::new();
     let mut found = Vec::new();
-    for batch in split_batches(&bytes) {
+    for batch in split_batches(bytes) {
         let header = batch.header;
         if wanted.range(header.base_offset()..header.next_offset()).next().is_none() {
             continue;

@@ -52,6 +52,8 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) config: Arc<TopicConfig>,
     /// The partition is on the list of the next sync round.
     pub(crate) awaits_sync: bool,
+    /// That round is to be ordered by whoever holds the partition now.
+    pub(crate) wants_round: bool,
     /// The partition is on the list of those whose start is to follow that of others.
     pub(crate) awaits_start: bool,
     /// The partition is on the list of those whose snapshot is due.
@@ -162,6 +164,7 @@ impl<D: Disk> Cell<D> {
             log,
             config,
             awaits_sync: false,
+            wants_round: false,
             awaits_start: false,
             awaits_snapshot: false,
             scheduled: None,

@@ -281,6 +281,27 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         lock: impl FnOnce() -> Option<MutexGuard<'c, Slot<D>>>,
         act: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> R,
     ) -> Option<R> {
+        let (result, wants_round) = self.step_once(cell, lock, act)?;
+        self.order_rounds(wants_round.then_some(cell.volume));
+        Some(result)
+    }
+
+    /// [`Driver::step`], but orders no sync round: `true` says that somebody has to, by
+    /// [`Driver::order_rounds`]. For who appends more that is to become durable together with this.
+    pub(crate) fn step_without_round<R>(
+        &self,
+        cell: &Arc<Cell<D>>,
+        act: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> R,
+    ) -> (R, bool) {
+        self.step_once(cell, || Some(cell.lock()), act).expect("a lock that waits is given")
+    }
+
+    fn step_once<'c, R>(
+        &self,
+        cell: &'c Arc<Cell<D>>,
+        lock: impl FnOnce() -> Option<MutexGuard<'c, Slot<D>>>,
+        act: impl FnOnce(&mut Slot<D>, Now, &mut Vec<Output>) -> R,
+    ) -> Option<(R, bool)> {
         let now = self.clock.now();
         let mut out = Vec::new();
         let mut slot = lock()?;
@@ -296,12 +317,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             }
             fed = slot.take_fed();
         }
+        let wants_round = std::mem::take(&mut slot.wants_round);
         drop(slot);
         for (follower, position) in fed {
             self.feed(follower, vec![(cell.id, position)], Vec::new());
         }
         self.carry_out(out);
-        Some(result)
+        Some((result, wants_round))
     }
 
     /// Carries out the one order that must happen under the lock.
@@ -375,7 +397,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         written
     }
 
-    /// Puts the partition on the list of the next sync round.
+    /// Puts the partition on the list of the next sync round, which is ordered when the step is over.
     pub(crate) fn want_sync(&self, cell: &Arc<Cell<D>>, slot: &mut Slot<D>) {
         if std::mem::replace(&mut slot.awaits_sync, true) {
             return;
@@ -384,8 +406,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let volume = self.volume(cell.volume);
         let list = if relaxed { &volume.unflushed } else { &volume.unsynced };
         list.lock().expect("no panic holds the list").push(Arc::clone(cell));
-        if !relaxed && !mutant::is_on(Mutant::SyncNotAsked) {
-            self.clock.sync_wanted(cell.volume);
+        slot.wants_round |= !relaxed;
+    }
+
+    /// Has what waits in data directories made durable.
+    pub(crate) fn order_rounds(&self, volumes: impl IntoIterator<Item = VolumeIndex>) {
+        if !mutant::is_on(Mutant::SyncNotAsked) {
+            volumes.into_iter().for_each(|volume| self.clock.sync_wanted(volume));
         }
     }
 

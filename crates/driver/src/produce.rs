@@ -111,7 +111,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         }
         let partitions = self.sharing_partitions(id);
         let mut is_worked = false;
-        let produced = self.step(&cell, |slot, now, out| {
+        let (produced, wants_round) = self.step_without_round(&cell, |slot, now, out| {
             is_worked = slot.config.queue_enable;
             if !slot.leads() {
                 return Err(ProduceFailure::NotLeader);
@@ -163,9 +163,11 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 is_pending,
             })
         });
+        let mut rounds = [wants_round.then_some(cell.volume), None];
         if is_worked && produced.as_ref().is_ok_and(|produced| !produced.is_duplicate) {
-            self.admit_appended(id, batch);
+            rounds[1] = self.admit_appended(id, batch).filter(|other| Some(*other) != rounds[0]);
         }
+        self.order_rounds(rounds.into_iter().flatten());
         produced
     }
 

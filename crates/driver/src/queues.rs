@@ -20,6 +20,7 @@ use crate::cell::{Cell, Slot};
 use crate::coordinate::NotCoordinator;
 use crate::driver::Driver;
 use crate::manage::NOBODY;
+use crate::volume::VolumeIndex;
 use crate::world::{Clock, Net};
 
 /// Bytes of records that are read at once to be admitted.
@@ -58,13 +59,31 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         token: Token,
         request: Request,
     ) -> Result<(), NotCoordinator> {
+        self.ask_without_round(id, token, request).map(|wanted| self.order_rounds(wanted))
+    }
+
+    /// [`Driver::ask_deliveries`], but orders no sync round; says in which data directory there is to be one.
+    fn ask_without_round(
+        &self,
+        id: TopicPartition,
+        token: Token,
+        request: Request,
+    ) -> Result<Option<VolumeIndex>, NotCoordinator> {
         let cell = self.delivery_cell(id)?;
-        self.let_time_act(&cell);
-        let asked = self.step(&cell, |slot, now, out| {
+        let mut wants_round = self.let_time_act_without_round(&cell);
+        let (asked, has_appended) = self.step_without_round(&cell, |slot, now, out| {
             slot.leads() && slot.partition.ask_deliveries(now, token, request, out)
         });
-        self.let_time_act(&cell);
-        asked.then_some(()).ok_or(NotCoordinator::NotLeader)
+        // What has just become ready is leased to who waits for it, and durable with that.
+        wants_round |= has_appended | self.let_time_act_without_round(&cell);
+        let wants_round = wants_round.then_some(cell.volume);
+        match asked {
+            true => Ok(wants_round),
+            false => {
+                self.order_rounds(wants_round);
+                Err(NotCoordinator::NotLeader)
+            }
+        }
     }
 
     /// Reads something off the deliveries of a partition, every decision carried out, committed or not.
@@ -119,44 +138,62 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Whatever is due happens before and after anything else, so that a receiver that waits gets what
     /// has just become ready.
     fn let_time_act(&self, cell: &Arc<Cell<D>>) {
+        if self.let_time_act_without_round(cell) {
+            self.order_rounds([cell.volume]);
+        }
+    }
+
+    /// The same; says whether somebody has to order a sync round.
+    fn let_time_act_without_round(&self, cell: &Arc<Cell<D>>) -> bool {
+        let mut wants_round = false;
         for _ in 0..STEPS_MAX {
-            let is_due = self.step(cell, |slot, now, out| {
+            let (is_due, has_appended) = self.step_without_round(cell, |slot, now, out| {
                 let is_due = slot.next_deadline().is_some_and(|at| at <= now.time);
                 if is_due {
                     slot.partition.expire(now, out);
                 }
                 is_due
             });
+            wants_round |= has_appended;
             if !is_due {
-                return;
+                break;
             }
         }
+        wants_round
     }
 
-    /// A batch has just been appended to a partition that is led here.
-    pub(crate) fn admit_appended(&self, id: TopicPartition, batch: &[u8]) {
-        let Ok(header) = BatchHeader::parse(batch) else { return };
-        let Ok(admitted_to) = self.with_deliveries(id, |deliveries, _| deliveries.admitted_to())
-        else {
-            return;
-        };
+    /// A batch has just been appended to a partition that is led here. Says in which data directory the caller
+    /// has to order a sync round, so that the batch and what becomes of its messages have one together.
+    pub(crate) fn admit_appended(&self, id: TopicPartition, batch: &[u8]) -> Option<VolumeIndex> {
+        let header = BatchHeader::parse(batch).ok()?;
+        let admitted_to =
+            self.with_deliveries(id, |deliveries, _| deliveries.admitted_to()).ok()?;
         if admitted_to == header.base_offset() {
-            self.admit_batch(id, &header, batch);
-        } else if admitted_to < header.base_offset() {
+            return self.admit_batch(id, &header, batch);
+        }
+        if admitted_to < header.base_offset() {
             self.admit_missing(id);
         }
+        None
     }
 
-    fn admit_batch(&self, id: TopicPartition, header: &BatchHeader, batch: &[u8]) {
+    /// Says in which data directory there is to be a sync round.
+    fn admit_batch(
+        &self,
+        id: TopicPartition,
+        header: &BatchHeader,
+        batch: &[u8],
+    ) -> Option<VolumeIndex> {
         if header.is_control() {
-            return self.skip(id, header.next_offset());
+            self.skip(id, header.next_offset());
+            return None;
         }
         let is_fifo = self.is_fifo(id);
         let count = u32::try_from(header.next_offset() - header.base_offset()).unwrap_or(u32::MAX);
         let facts = facts_of_batch(header, batch, is_fifo);
         let admit = Request::Admit { base: header.base_offset(), count, facts };
         // What cannot be admitted now is admitted with what comes later, or by the upkeep.
-        let _ = self.ask_deliveries(id, NOBODY, admit);
+        self.ask_without_round(id, NOBODY, admit).ok().flatten()
     }
 
     fn is_fifo(&self, id: TopicPartition) -> bool {
@@ -178,7 +215,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                     self.skip(id, header.base_offset());
                 }
                 at = header.next_offset();
-                self.admit_batch(id, &header, batch.bytes);
+                self.order_rounds(self.admit_batch(id, &header, batch.bytes));
             }
             let now = self.with_deliveries(id, |deliveries, _| deliveries.admitted_to());
             if now.is_ok_and(|now| now <= from) || now.is_err() {

@@ -128,16 +128,18 @@ async fn settle_once(
             _ => left.push(one),
         }
     }
+    // Most requests are about one partition, and need no tasks.
+    if elsewhere.is_empty() && here.len() == 1 {
+        for ((id, subscription), named) in here {
+            let answer = settle_here(app, id, verb, request(verb, subscription, &named)).await;
+            left.extend(take(results, named, answer));
+        }
+        return left;
+    }
     let mut asked = JoinSet::new();
     for ((id, subscription), named) in here {
-        let (app, request) = (app.clone(), request(verb, subscription, &named));
-        let is_delete = *verb == Verb::Delete;
-        asked.spawn(async move {
-            let reply = app.node.ask_deliveries(id, request).await;
-            let reply = reply.map_err(refusals::of_unavailable);
-            let outcomes = reply.and_then(|reply| outcomes(reply, is_delete));
-            (named, Asked::Answered(outcomes))
-        });
+        let (app, verb, request) = (app.clone(), verb.clone(), request(verb, subscription, &named));
+        asked.spawn(async move { (named, settle_here(&app, id, &verb, request).await) });
     }
     for (leader, named) in elsewhere {
         let (app, body) = (app.clone(), body(verb, &named).to_string().into());
@@ -147,23 +149,43 @@ async fn settle_once(
     while let Some(joined) = asked.join_next().await {
         // A panic ends the process, and nothing else cancels these tasks.
         let Ok((named, answer)) = joined else { continue };
-        match answer {
-            Asked::NotTaken => left.extend(named),
-            Asked::Answered(Ok(found)) if found.len() == named.len() => {
-                named.into_iter().zip(found).for_each(|((at, _), found)| results[at] = Some(found));
-            }
-            Asked::Answered(Err(error)) => fail(results, &named, &error),
-            Asked::InDoubt(error) => {
-                let error = error.with_help("it may have been done or not: a repeat is safe");
-                fail(results, &named, &error);
-            }
-            Asked::Answered(Ok(_)) => {
-                let error = ApiError::new(Code::Internal, "a broker answered something else");
-                fail(results, &named, &error);
-            }
-        }
+        left.extend(take(results, named, answer));
     }
     left
+}
+
+async fn settle_here(
+    app: &App,
+    id: TopicPartition,
+    verb: &Verb,
+    request: Request,
+) -> Asked<Settled> {
+    let reply = app.node.ask_deliveries(id, request).await.map_err(refusals::of_unavailable);
+    Asked::Answered(reply.and_then(|reply| outcomes(reply, *verb == Verb::Delete)))
+}
+
+/// Notes what was answered about some receipts; gives back those that nobody has taken.
+fn take(
+    results: &mut Results,
+    named: Vec<(usize, Named)>,
+    answer: Asked<Settled>,
+) -> Vec<(usize, Named)> {
+    match answer {
+        Asked::NotTaken => return named,
+        Asked::Answered(Ok(found)) if found.len() == named.len() => {
+            named.into_iter().zip(found).for_each(|((at, _), found)| results[at] = Some(found));
+        }
+        Asked::Answered(Err(error)) => fail(results, &named, &error),
+        Asked::InDoubt(error) => {
+            let error = error.with_help("it may have been done or not: a repeat is safe");
+            fail(results, &named, &error);
+        }
+        Asked::Answered(Ok(_)) => {
+            let error = ApiError::new(Code::Internal, "a broker answered something else");
+            fail(results, &named, &error);
+        }
+    }
+    Vec::new()
 }
 
 fn fail(results: &mut Results, named: &[(usize, Named)], error: &ApiError) {

@@ -19,6 +19,7 @@ use crate::memory::Memory;
 use crate::metrics::HttpMetrics;
 use crate::partition_choice::Turns;
 use crate::refusals;
+use crate::request_ids::RequestIds;
 use crate::sqs::{KnownQueues, SqsSettings};
 
 /// Shared by all handlers. Cheap to clone.
@@ -44,6 +45,7 @@ pub(crate) struct App {
     /// What is remembered of signatures.
     pub(crate) signing_keys: Arc<RwLock<SigningKeys>>,
     pub(crate) known_queues: Arc<KnownQueues>,
+    pub(crate) request_ids: Arc<RequestIds>,
 }
 
 /// A topic at the moment of a request.
@@ -100,6 +102,7 @@ impl App {
             sqs: Arc::default(),
             signing_keys: Arc::default(),
             known_queues: Arc::default(),
+            request_ids: Arc::new(RequestIds::beginning_with(random_uuid())),
         }
     }
 

@@ -5,10 +5,8 @@
 
 use std::net::SocketAddr;
 
-use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -16,6 +14,7 @@ use tokio::time::timeout;
 use crate::api_error::{ApiError, Code};
 use crate::app::App;
 use crate::limits::{HEAD_WAIT_MAX, PARSER_BYTES_MAX, PARSER_HEADERS_MAX, WRITE_STALL_MAX};
+use crate::routes::Front;
 use crate::stall::Stall;
 
 /// Another protocol on our port.
@@ -68,14 +67,10 @@ impl Stranger {
     }
 }
 
-/// Serves a connection until it ends, or until `stop` changes and what is under way is done.
-pub(crate) async fn serve(
-    app: App,
-    router: Router,
-    socket: TcpStream,
-    peer: SocketAddr,
-    mut stop: watch::Receiver<bool>,
-) {
+/// Serves a connection until it ends, or until the broker stops and what is under way is done.
+pub(crate) async fn serve(front: &Front, socket: TcpStream, peer: SocketAddr) {
+    let app = front.app();
+    let mut stop = app.stop.clone();
     // Answers are written whole; waiting for more bytes in the kernel would only add latency.
     let _ = socket.set_nodelay(true);
     let mut first = [0];
@@ -90,17 +85,16 @@ pub(crate) async fn serve(
         Err(_) => return tracing::debug!(%peer, "idle http connection closed"),
     }
     if let Some(stranger) = Stranger::of(first[0]) {
-        refused(&app, peer, stranger.advice());
+        refused(app, peer, stranger.advice());
         // A courtesy: whether it arrives does not matter.
         let _ = socket.try_write(stranger.answer());
         return;
     }
-    serve_requests(&app, router, socket, peer, stop).await;
+    serve_requests(front, socket, peer, stop).await;
 }
 
 async fn serve_requests(
-    app: &App,
-    router: Router,
+    front: &Front,
     socket: TcpStream,
     peer: SocketAddr,
     mut stop: watch::Receiver<bool>,
@@ -111,7 +105,7 @@ async fn serve_requests(
         .header_read_timeout(HEAD_WAIT_MAX)
         .max_buf_size(PARSER_BYTES_MAX)
         .max_headers(PARSER_HEADERS_MAX)
-        .serve_connection(io, TowerToHyperService::new(router));
+        .serve_connection(io, front.clone());
     let ended = tokio::select! {
         ended = &mut connection => ended,
         _ = stop.changed() => {
@@ -120,6 +114,7 @@ async fn serve_requests(
         }
     };
     let Err(error) = ended else { return };
+    let app = front.app();
     if !error.is_timeout() {
         let is_theirs = error.is_parse() || error.is_parse_too_large();
         if is_theirs {

@@ -52,6 +52,7 @@ mod queues;
 mod read_messages;
 mod refusals;
 mod remove_node;
+mod request_ids;
 mod restart_node;
 mod routes;
 mod set_format_level;

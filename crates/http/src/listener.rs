@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -19,7 +18,7 @@ use crate::connection;
 use crate::health::Readiness;
 use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
 use crate::queues::{carry_away, take_over_subscriptions};
-use crate::routes::router;
+use crate::routes::Front;
 use crate::sqs::SqsSettings;
 use crate::starting;
 use crate::tasks::work_on_tasks;
@@ -103,7 +102,7 @@ impl HttpListener {
         let sqs_listener = self.sqs_listener;
         sqs_app.is_on_loopback = sqs_listener.as_ref().is_some_and(is_on_loopback);
         sqs_app.has_local_names_only = self.has_local_names_only && sqs_app.is_on_loopback;
-        let (router, sqs_router) = (router(app.clone()), router(sqs_app.clone()));
+        let (front, sqs_front) = (Front::new(app.clone()), Front::new(sqs_app));
         // What a broker does by itself ends with it.
         let mut jobs = JoinSet::new();
         jobs.spawn(carry_away(app.clone()));
@@ -116,15 +115,15 @@ impl HttpListener {
                 _ = stop.changed() => break,
                 accepted = self.listener.accept() => match accepted {
                     Ok((socket, peer)) => {
-                        admit(&app, &router, &slots, &mut connections, socket, peer);
+                        admit(&front, &slots, &mut connections, socket, peer);
                     }
                     Err(error) => not_accepted(&app, &error).await,
                 },
                 accepted = accept(sqs_listener.as_ref()) => match accepted {
                     Ok((socket, peer)) => {
-                        admit(&sqs_app, &sqs_router, &slots, &mut connections, socket, peer);
+                        admit(&sqs_front, &slots, &mut connections, socket, peer);
                     }
-                    Err(error) => not_accepted(&sqs_app, &error).await,
+                    Err(error) => not_accepted(&app, &error).await,
                 },
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
             }
@@ -158,13 +157,13 @@ fn is_on_loopback(listener: &TcpListener) -> bool {
 }
 
 fn admit(
-    app: &App,
-    router: &Router,
+    front: &Front,
     slots: &ConnectionSlots,
     connections: &mut JoinSet<()>,
     socket: TcpStream,
     peer: SocketAddr,
 ) {
+    let app = front.app();
     let refused = |message: String| {
         app.metrics.connections_refused.inc();
         if let Some(suppressed) = app.node.may_complain() {
@@ -190,12 +189,11 @@ fn admit(
             ));
         }
     };
-    let (app, router) = (app.clone(), router.clone());
+    let front = front.clone();
     connections.spawn(async move {
-        app.metrics.connections.inc();
-        let stop = app.stop.clone();
-        connection::serve(app.clone(), router, socket, peer, stop).await;
-        app.metrics.connections.dec();
+        front.app().metrics.connections.inc();
+        connection::serve(&front, socket, peer).await;
+        front.app().metrics.connections.dec();
         drop(slot);
     });
 }

@@ -1,15 +1,22 @@
 //! Which path does what. The list is the API: a test compares it with `openapi.json`.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Context;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 
 use crate::api_error::{ApiError, Code};
 use crate::app::App;
@@ -91,8 +98,41 @@ pub(crate) fn routes() -> Vec<Route> {
     all
 }
 
-/// The whole service.
-pub(crate) fn router(app: App) -> Router {
+/// What answers the requests of a listener. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Front {
+    app: Arc<App>,
+    router: TowerToHyperService<Router>,
+}
+
+impl Front {
+    pub(crate) fn new(app: App) -> Front {
+        let router = TowerToHyperService::new(router(app.clone()));
+        Front { app: Arc::new(app), router }
+    }
+
+    pub(crate) fn app(&self) -> &App {
+        &self.app
+    }
+}
+
+impl Service<hyper::Request<Incoming>> for Front {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    /// SQS has no paths to choose by, and needs no router.
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        if !self.app.is_for_sqs && !sqs::is_sqs(&request) {
+            return Box::pin(self.router.call(request));
+        }
+        let app = Arc::clone(&self.app);
+        Box::pin(async move { Ok(admit_sqs(&app, request.map(Body::new)).await) })
+    }
+}
+
+/// Everything but SQS.
+fn router(app: App) -> Router {
     let mut router = Router::new();
     for route in routes() {
         router = router.route(route.path, route.action);
@@ -109,9 +149,6 @@ pub(crate) fn router(app: App) -> Router {
 async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
-    if app.is_for_sqs || sqs::is_sqs(&request) {
-        return admit_sqs(&app, method, request).await;
-    }
     let refused = check_headers(request.headers())
         .and_then(|()| check_host(app.has_local_names_only, request.headers()))
         .and_then(|()| check_origin(&method, request.headers()))
@@ -133,8 +170,8 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
 }
 
 /// The same for requests of SQS, whose refusals look otherwise.
-async fn admit_sqs(app: &App, method: Method, request: Request) -> Response {
-    let headers = request.headers();
+async fn admit_sqs(app: &App, request: Request) -> Response {
+    let (method, headers) = (request.method().clone(), request.headers());
     let refused = check_headers(headers)
         .and_then(|()| check_host(app.has_local_names_only, headers))
         .and_then(|()| check_origin(&method, headers));
@@ -145,7 +182,7 @@ async fn admit_sqs(app: &App, method: Method, request: Request) -> Response {
                 |context: &mut Context<'_>| app.node.guarded(|| action.as_mut().poll(context));
             std::future::poll_fn(act).await
         }
-        Err(error) => (sqs::refuse(error, headers), "sqs"),
+        Err(error) => (sqs::refuse(app, error, headers), "sqs"),
     };
     app.metrics.count(&method, route, response.status());
     response

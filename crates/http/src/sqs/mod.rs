@@ -33,7 +33,6 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use towpath_server::random_uuid;
 use towpath_sqs::{
     Answer, Encoding, Error, HttpAnswer, Incoming, decode, encode_answer, encode_error,
 };
@@ -52,7 +51,7 @@ const TARGET_PREFIX: &[u8] = b"AmazonSQS.";
 
 /// Whether a request on the port of HTTP is one of SQS. No operation of ours has such a path, or takes
 /// such a header.
-pub(crate) fn is_sqs(request: &Request) -> bool {
+pub(crate) fn is_sqs<B>(request: &axum::http::Request<B>) -> bool {
     let headers = request.headers();
     if headers.get(TARGET).is_some_and(|target| target.as_bytes().starts_with(TARGET_PREFIX)) {
         return true;
@@ -88,7 +87,7 @@ fn is_form(method: &Method, headers: &HeaderMap) -> bool {
 
 /// What becomes of a request of SQS, and which action it was, for those who count.
 pub(crate) async fn handle(app: &App, request: Request) -> (Response, &'static str) {
-    let request_id = random_uuid().hyphenated();
+    let request_id = app.request_ids.next();
     let (parts, body) = request.into_parts();
     let mut counted = "sqs";
     let encoding =
@@ -109,9 +108,9 @@ pub(crate) async fn handle(app: &App, request: Request) -> (Response, &'static s
 }
 
 /// A refusal that comes before the request is read.
-pub(crate) fn refuse(error: ApiError, headers: &HeaderMap) -> Response {
+pub(crate) fn refuse(app: &App, error: ApiError, headers: &HeaderMap) -> Response {
     let encoding = if headers.contains_key(TARGET) { Encoding::Json } else { Encoding::Query };
-    let request_id = random_uuid().hyphenated();
+    let request_id = app.request_ids.next();
     response(encode_error(&refusals::of(error), encoding, &request_id), Vec::new())
 }
 

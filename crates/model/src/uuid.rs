@@ -24,16 +24,14 @@ impl Uuid {
     /// As most of the world writes it: `01234567-89ab-cdef-0123-456789abcdef`.
     #[must_use]
     pub fn hyphenated(self) -> String {
-        let mut text = String::with_capacity(36);
+        let mut text = Vec::with_capacity(36);
         for (at, byte) in self.0.iter().enumerate() {
             if [4, 6, 8, 10].contains(&at) {
-                text.push('-');
+                text.push(b'-');
             }
-            for digit in [byte >> 4, byte & 0xf] {
-                text.push(char::from(HEXADECIMAL[usize::from(digit)]));
-            }
+            text.extend([byte >> 4, byte & 0xf].map(|digit| HEXADECIMAL[usize::from(digit)]));
         }
-        text
+        String::from_utf8(text).expect("digits are ASCII")
     }
 
     /// Reads [`Uuid::hyphenated`] back.

@@ -2,14 +2,12 @@
 
 /// Two lower-case digits per byte.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let mut text = String::with_capacity(2 * bytes.len());
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    let mut text = Vec::with_capacity(2 * bytes.len());
     for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)]);
-        text.push(DIGITS[usize::from(byte & 15)]);
+        text.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
-    text
+    String::from_utf8(text).expect("digits are ASCII")
 }
 
 /// The bytes of such a text, with digits in either case.

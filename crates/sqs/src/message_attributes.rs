@@ -169,7 +169,7 @@ impl MessageAttribute {
                 )))
             }
             AttributeValue::Text(text) if !self.data_type.is_binary() => {
-                if text.chars().all(is_message_char) {
+                if is_message_text(text) {
                     Ok(())
                 } else {
                     Err(Error::invalid_parameter(INVALID_CHARACTERS))
@@ -188,7 +188,7 @@ impl DataType {
     /// Reads one of at most 256 bytes; nothing if it begins otherwise than with a known type.
     pub fn parse(text: &str) -> Option<DataType> {
         let prefix = text.split('.').next().unwrap_or_default();
-        let fits = text.len() <= ATTRIBUTE_NAME_BYTES_MAX && text.chars().all(is_message_char);
+        let fits = text.len() <= ATTRIBUTE_NAME_BYTES_MAX && is_message_text(text);
         let known = fits && ["String", "Number", "Binary"].contains(&prefix);
         known.then(|| DataType(text.to_owned()))
     }
@@ -228,6 +228,12 @@ pub(crate) const INVALID_CHARACTERS: &str = "Invalid characters found. Valid uni
 /// Whether bodies and values of attributes may have this character: XML 1.0 can carry it.
 pub(crate) fn is_message_char(char: char) -> bool {
     matches!(char, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+/// Whether a whole text is of such characters; most are plain ASCII, which is found out at once.
+pub(crate) fn is_message_text(text: &str) -> bool {
+    let is_plain = text.bytes().fold(true, |plain, byte| plain & (b' '..=b'~').contains(&byte));
+    is_plain || text.chars().all(is_message_char)
 }
 
 fn check_name(name: &str) -> Result<(), Error> {

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::message_attributes::{AttributeValue, DataType, MessageAttributes, is_message_char};
+use crate::message_attributes::{AttributeValue, DataType, MessageAttributes, is_message_text};
 
 /// What all headers begin with that are the server's own, and never attributes: how a message wants
 /// to be delivered, where it comes from, and what SQS's messages carry otherwise.
@@ -92,7 +92,7 @@ fn insert(attributes: &mut MessageAttributes, name: &str, data_type: &str, value
 /// What a header is without a word of its type.
 fn plain_type(value: &[u8]) -> &'static str {
     match std::str::from_utf8(value) {
-        Ok(text) if text.chars().all(is_message_char) => "String",
+        Ok(text) if is_message_text(text) => "String",
         _ => "Binary",
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::hexadecimal::hexadecimal;
 use crate::limits::{DELAY_SECONDS, FIFO_ID_CHARS_MAX, MESSAGE_BYTES_MAX};
 use crate::md5_of::{md5_of_body, md5_of_message_attributes, md5_of_system_attributes};
-use crate::message_attributes::{INVALID_CHARACTERS, MessageAttributes, is_message_char};
+use crate::message_attributes::{INVALID_CHARACTERS, MessageAttributes, is_message_text};
 use crate::queue_attributes::QueueAttributes;
 use crate::queue_name::QueueReference;
 use crate::wire::{Fields, Writer};
@@ -58,7 +58,7 @@ impl SendMessage {
 impl NewMessage {
     fn read(fields: &mut Fields) -> Result<NewMessage, Error> {
         let body = fields.required("MessageBody")?;
-        if !body.chars().all(is_message_char) {
+        if !is_message_text(&body) {
             return Err(Error::new(ErrorKind::InvalidMessageContents, INVALID_CHARACTERS));
         }
         let attributes = fields.structure_map("MessageAttributes", "MessageAttribute")?;
@@ -157,7 +157,7 @@ fn trace_header(fields: &mut Fields) -> Result<Option<String>, Error> {
             )));
         }
         let value = fields.text("StringValue")?.filter(|value| !value.is_empty());
-        let value = value.filter(|value| value.chars().all(is_message_char));
+        let value = value.filter(|value| is_message_text(value));
         header = Some(value.ok_or_else(|| {
             Error::invalid_parameter(format!(
                 "Message (system) attribute '{name}' must contain a non-empty value of type \

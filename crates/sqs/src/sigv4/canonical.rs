@@ -1,10 +1,14 @@
 //! The one form of a request that client and server hash, however HTTP has spelled it.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::SignedRequest;
 use super::presented::Presented;
 use crate::wire::unescape;
+
+/// Most are no longer.
+const USUAL_BYTES: usize = 512;
 
 /// The canonical request, as if the header `Host` were `host`. `body_hash` is that of the body, in
 /// hexadecimal.
@@ -14,7 +18,7 @@ pub(super) fn request(
     host: &[u8],
     body_hash: &str,
 ) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(USUAL_BYTES);
     out.extend(request.method.as_bytes());
     out.push(b'\n');
     out.extend(path(request.path).as_bytes());
@@ -27,12 +31,15 @@ pub(super) fn request(
         if name == "host" {
             out.extend(host);
         } else {
-            out.extend(header(request, name).unwrap_or_default());
+            out.extend(header(request, name).unwrap_or_default().iter());
         }
         out.push(b'\n');
     }
     out.push(b'\n');
-    out.extend(presented.signed_headers.join(";").as_bytes());
+    for (at, name) in presented.signed_headers.iter().enumerate() {
+        out.extend(if at == 0 { &b""[..] } else { b";" });
+        out.extend(name.as_bytes());
+    }
     out.push(b'\n');
     out.extend(body_hash.as_bytes());
     out
@@ -40,13 +47,12 @@ pub(super) fn request(
 
 /// A header's value: without white space around it, with single spaces in it, and joined by commas
 /// where there are several. `name` is in lower case.
-pub(super) fn header(request: &SignedRequest<'_>, name: &str) -> Option<Vec<u8>> {
+pub(super) fn header<'a>(request: &SignedRequest<'a>, name: &str) -> Option<Cow<'a, [u8]>> {
     let mut named = request.headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
     if let (Some((_, only)), None) = (named.next(), named.next())
-        && !only.windows(2).any(|two| two.iter().all(u8::is_ascii_whitespace))
-        && !only.iter().any(|byte| byte.is_ascii_whitespace() && *byte != b' ')
+        && is_single_spaced(only)
     {
-        return Some(only.trim_ascii().to_vec());
+        return Some(only.trim_ascii().into());
     }
     let named = request.headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
     let values = named.map(|(_, value)| {
@@ -54,7 +60,16 @@ pub(super) fn header(request: &SignedRequest<'_>, name: &str) -> Option<Vec<u8>>
         words.collect::<Vec<_>>().join(&b' ')
     });
     let values: Vec<Vec<u8>> = values.collect();
-    (!values.is_empty()).then(|| values.join(&b','))
+    (!values.is_empty()).then(|| values.join(&b',').into())
+}
+
+/// Whether all white space is single spaces.
+fn is_single_spaced(value: &[u8]) -> bool {
+    let mut was_space = false;
+    value.iter().all(|byte| {
+        let follows_space = std::mem::replace(&mut was_space, byte.is_ascii_whitespace());
+        !was_space || *byte == b' ' && !follows_space
+    })
 }
 
 /// Whether there is such a header.
@@ -64,6 +79,9 @@ pub(super) fn has_header(request: &SignedRequest<'_>, name: &str) -> bool {
 
 /// The path without `.`, `..` and empty segments, escaped once more: S3's paths alone are not.
 fn path(raw: &str) -> String {
+    if raw == "/" {
+        return raw.to_owned();
+    }
     let mut segments: Vec<&str> = Vec::new();
     for segment in raw.split('/') {
         match segment {
@@ -84,6 +102,9 @@ fn path(raw: &str) -> String {
 
 /// The query sorted by name and value, without the signature, each escaped in the one way.
 fn query(raw: &str) -> String {
+    if raw.is_empty() {
+        return String::new();
+    }
     let pairs = raw.split('&').filter(|pair| !pair.is_empty());
     let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let escaped =
@@ -143,7 +164,7 @@ mod tests {
             headers: &[("My-Header", b"  a   b\t c "), ("Other", b"x"), ("my-header", b"d")],
             body: b"",
         };
-        assert_eq!(header(&request, "my-header"), Some(b"a b c,d".to_vec()));
+        assert_eq!(header(&request, "my-header"), Some(b"a b c,d".into()));
         assert_eq!(header(&request, "mine"), None);
     }
 }

@@ -18,6 +18,7 @@ mod canonical;
 mod presented;
 mod time;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use hmac::{Hmac, Mac};
@@ -153,7 +154,7 @@ impl Verifier<'_> {
         key: &AccessKey,
     ) -> Result<Option<DerivedKey>, Error> {
         let received = canonical::header(request, "host").unwrap_or_default();
-        let others = self.hosts.iter().map(|host| host.as_bytes().to_vec());
+        let others = self.hosts.iter().map(|host| Cow::from(host.as_bytes()));
         let (signing_key, derived) = match self.signing_keys.find(presented, key) {
             Some(known) => (known.key, None),
             None => {

@@ -77,7 +77,7 @@ impl Presented {
     fn in_header(request: &SignedRequest<'_>, authorization: &[u8]) -> Result<Presented, Error> {
         let header = |name: &str| {
             let value = canonical::header(request, name);
-            value.and_then(|value| String::from_utf8(value).ok())
+            value.and_then(|value| String::from_utf8(value.into_owned()).ok())
         };
         let authorization = std::str::from_utf8(authorization).unwrap_or_default();
         let (algorithm, rest) = authorization.split_once(' ').unwrap_or((authorization, ""));

@@ -10,6 +10,9 @@ use base64::prelude::BASE64_STANDARD;
 use super::fields::EntryNames;
 use crate::message_attributes::is_message_char;
 
+/// Most answers are no longer.
+const USUAL_BYTES: usize = 1_024;
+
 /// Collects the members of an answer.
 pub(crate) struct Writer {
     out: Vec<u8>,
@@ -20,11 +23,17 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(super) fn json() -> Writer {
-        Writer { out: b"{".to_vec(), is_json: true, is_first: true }
+        Writer::beginning_with(b"{", true)
     }
 
     pub(super) fn xml() -> Writer {
-        Writer { out: b"<?xml version=\"1.0\"?>".to_vec(), is_json: false, is_first: false }
+        Writer::beginning_with(b"<?xml version=\"1.0\"?>", false)
+    }
+
+    fn beginning_with(head: &[u8], is_json: bool) -> Writer {
+        let mut out = Vec::with_capacity(USUAL_BYTES);
+        out.extend(head);
+        Writer { out, is_json, is_first: is_json }
     }
 
     pub(super) fn finish(mut self) -> Vec<u8> {

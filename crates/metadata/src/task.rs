@@ -133,6 +133,8 @@ pub enum TaskFailure {
     Unreadable,
     /// It has emptied its queue, which may not be deleted any more.
     NotDeletable,
+    /// Its destination does not take what is left in its queue.
+    NotTaken,
 }
 
 /// How far a task is.
@@ -224,6 +226,9 @@ impl TaskFailure {
             TaskFailure::SourceDeleted => "the source queue was deleted",
             TaskFailure::DestinationDeleted => "the destination queue was deleted",
             TaskFailure::Unreadable => "the task was ordered by a newer program",
+            TaskFailure::NotTaken => {
+                "the destination queue does not take what is left: a look at those messages says why (towpath peek)"
+            }
             TaskFailure::NotDeletable => {
                 "the source queue was emptied, and may not be deleted: set delete.topic.enable=true on the brokers, and delete it again"
             }

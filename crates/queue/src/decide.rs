@@ -100,11 +100,17 @@ impl Deliveries {
                 let reply = Reply::Count(offsets.len() as u64);
                 (settled(at, subscription, Settlement::Moved, offsets), reply)
             }),
-            Request::MoveFailed { subscription, offsets, note } => {
+            Request::MoveFailed { subscription, offsets, note, is_for_good } => {
                 self.with(token, subscription, |own| {
-                    let later = Some(at + MOVE_AGAIN_AFTER);
-                    let messages: Vec<_> =
-                        moving(own, offsets).into_iter().map(|offset| (offset, later)).collect();
+                    let failed_since = |offset| {
+                        // Where it waits it holds up those behind it in its group.
+                        let may_wait = is_for_good && self.messages.group_of.get(offset).is_none();
+                        let live = own.live.get(offset).filter(|_| may_wait);
+                        live.and_then(Live::move_failed_since).unwrap_or(at)
+                    };
+                    let later = |offset| Some(at + move_again_after(at - failed_since(offset)));
+                    let moving = moving(own, offsets).into_iter();
+                    let messages: Vec<_> = moving.map(|offset| (offset, later(offset))).collect();
                     let reply = Reply::Count(messages.len() as u64);
                     let why = Return::MoveFailed;
                     let note = Some(note);
@@ -622,8 +628,15 @@ pub(crate) struct GiveBack {
     pub(crate) note: Option<Arc<str>>,
 }
 
-/// When a move that failed is decided on again.
-const MOVE_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// When a move that failed is decided on again, at first, and at last where it fails for good: what the other queue takes
+/// may be changed.
+const MOVE_AGAIN_FIRST: Duration = Duration::from_secs(5);
+const MOVE_AGAIN_LAST: Duration = Duration::from_secs(60 * 60);
+
+/// Each time about twice as long as before.
+fn move_again_after(failing_for: Duration) -> Duration {
+    failing_for.clamp(MOVE_AGAIN_FIRST, MOVE_AGAIN_LAST)
+}
 
 /// Messages of one batch, on their way in.
 struct Admission<'a> {

@@ -235,7 +235,7 @@ pub enum Request {
         /// Which.
         offsets: Vec<Offset>,
     },
-    /// Messages cannot be moved there.
+    /// Messages cannot be moved there, and go back to where they were.
     MoveFailed {
         /// Of which subscription.
         subscription: u32,
@@ -243,6 +243,9 @@ pub enum Request {
         offsets: Vec<Offset>,
         /// Why, for people.
         note: Arc<str>,
+        /// The other queue never takes them, as far as can be told: each comes back later every time, an hour at most,
+        /// but for those that have a group, which would wait with it.
+        is_for_good: bool,
     },
     /// A subscription begins with messages that come from now on, or with all that are there.
     Subscribe {

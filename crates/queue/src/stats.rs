@@ -25,6 +25,8 @@ pub struct Stats {
     pub delayed: u64,
     /// On their way to another queue.
     pub moving: u64,
+    /// Of those that are ready or delayed: another queue does not take them, and that is tried again.
+    pub unmovable: u64,
     /// Message groups that can be received from now: so many receivers can work beside each other.
     pub ready_groups: u64,
     /// Message groups of which a message is held.
@@ -109,6 +111,7 @@ impl Deliveries {
             in_flight: own.leased as u64,
             delayed: own.early + own.delayed_again as u64,
             moving: own.moving.len() as u64,
+            unmovable: own.unmovable,
             ready_groups: own.groups.ready_groups() as u64,
             held_groups: own.groups.held_groups() as u64,
             oldest_waiting: own.oldest_waiting().map(age),

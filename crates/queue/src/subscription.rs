@@ -59,6 +59,36 @@ impl Live {
             history: Vec::new(),
         }
     }
+
+    /// Since when it could not be moved, if nothing else has become of it since.
+    pub(crate) fn move_failed_since(&self) -> Option<QueueTime> {
+        let last = self.history.last().filter(|attempt| attempt.why == Return::MoveFailed);
+        last.map(|attempt| attempt.received_at)
+    }
+
+    /// Whether it is here because it could not be moved.
+    fn is_unmovable(&self) -> bool {
+        matches!(self.place, Place::Ready | Place::Delayed { .. })
+            && self.move_failed_since().is_some()
+    }
+
+    fn remember(&mut self, attempt: Attempt) {
+        if self.history.len() == HISTORY_MAX {
+            self.history.remove(0);
+        }
+        self.history.push(attempt);
+    }
+
+    /// Moves that failed one after the other are one entry: they must not push out what its receivers said.
+    fn remember_failed_move(&mut self, at: QueueTime, note: Option<Arc<str>>) {
+        let since = self.move_failed_since();
+        if since.is_some() {
+            self.history.pop();
+        }
+        let received_at = since.unwrap_or(at);
+        let (holder, why) = (Arc::from(""), Return::MoveFailed);
+        self.remember(Attempt { received_at, returned_at: at, holder, why, note });
+    }
 }
 
 /// Where such a message is.
@@ -70,12 +100,12 @@ pub(crate) enum Place {
     Moving,
 }
 
-/// How one delivery ended.
+/// How one delivery ended, or a way to another queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// When the message was handed out, and when it came back, on the queue's clock.
+    /// When the message was handed out, on the queue's clock; of a way that failed, when it did so first.
     pub received_at: QueueTime,
-    /// When it came back.
+    /// When it came back, the last time.
     pub returned_at: QueueTime,
     /// Who had it.
     pub holder: Arc<str>,
@@ -137,6 +167,8 @@ pub(crate) struct Subscription {
     pub(crate) delayed_again: usize,
     /// Those of them that stand in a group too.
     pub(crate) delayed_in_groups: usize,
+    /// Messages that are here because they could not be moved.
+    pub(crate) unmovable: u64,
     /// What this process has seen while it led; not part of the state.
     seen: Option<Box<Seen>>,
 }
@@ -158,6 +190,7 @@ impl Subscription {
             early_in_groups: 0,
             delayed_again: 0,
             delayed_in_groups: 0,
+            unmovable: 0,
             seen: None,
         }
     }
@@ -372,8 +405,9 @@ impl Subscription {
 
     /// A message leaves the place where it is; whoever calls puts it into another one.
     fn leave_place(&mut self, offset: Offset, known: &impl Known) {
-        let place = self.live.get(offset).map(|live| live.place);
-        match place {
+        let live = self.live.get(offset);
+        self.unmovable -= u64::from(live.is_some_and(Live::is_unmovable));
+        match live.map(|live| live.place) {
             Some(Place::Leased { until }) => {
                 self.leased -= 1;
                 self.drop_deadline(until);
@@ -422,19 +456,16 @@ impl Subscription {
         }
         self.leave_place(offset, known);
         let until = not_before.map(DueIndex::second_of).filter(|until| at < *until);
-        if until.is_some() && self.live.get(offset).is_none() {
+        if self.live.get(offset).is_none() {
             // It was on its way elsewhere and had never been received.
             self.live.insert(offset, Live::never_received());
         }
         if let Some(live) = self.live.get_mut(offset) {
             match why {
                 Return::Unclaimed => live.receives = live.receives.saturating_sub(1),
-                Return::MoveFailed => {}
+                Return::MoveFailed => live.remember_failed_move(at, note.cloned()),
                 Return::LeaseExpired | Return::Released | Return::Failed => {
-                    if live.history.len() == HISTORY_MAX {
-                        live.history.remove(0);
-                    }
-                    live.history.push(Attempt {
+                    live.remember(Attempt {
                         received_at: live.leased_at,
                         returned_at: at,
                         holder: Arc::clone(&live.holder),
@@ -444,6 +475,7 @@ impl Subscription {
                 }
             }
             live.place = until.map_or(Place::Ready, |until| Place::Delayed { until });
+            self.unmovable += u64::from(live.is_unmovable());
         }
         match until {
             None => self.make_ready(offset, known),
@@ -582,6 +614,7 @@ impl Subscription {
     /// Puts back what a snapshot says of a live message.
     pub(crate) fn restore(&mut self, offset: Offset, live: Live, known: &impl Known) {
         let place = live.place;
+        self.unmovable += u64::from(live.is_unmovable());
         self.live.insert(offset, live);
         match place {
             Place::Leased { until } => {

@@ -55,6 +55,7 @@ pub(crate) struct QueueStats {
     pub(crate) in_flight: u64,
     pub(crate) delayed: u64,
     pub(crate) moving: u64,
+    pub(crate) unmovable: u64,
     pub(crate) ready_groups: u64,
     pub(crate) held_groups: u64,
     pub(crate) receivers: u64,

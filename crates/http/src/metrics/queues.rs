@@ -50,7 +50,7 @@ struct Column {
     of: fn(&Queue<'_>) -> Number,
 }
 
-const COLUMNS: [Column; 18] = [
+const COLUMNS: [Column; 19] = [
     Column {
         name: "towpath_queue_ready_messages",
         kind: Kind::Gauge,
@@ -74,6 +74,12 @@ const COLUMNS: [Column; 18] = [
         kind: Kind::Gauge,
         help: "Messages on their way to another queue, such as dead letters",
         of: |queue| queue.sum(|stats| stats.moving).into(),
+    },
+    Column {
+        name: "towpath_queue_unmovable_messages",
+        kind: Kind::Gauge,
+        help: "Messages that are ready or delayed because another queue, such as the dead-letter queue, does not take them",
+        of: |queue| queue.sum(|stats| stats.unmovable).into(),
     },
     Column {
         name: "towpath_queue_ready_groups",

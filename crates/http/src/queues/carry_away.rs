@@ -17,7 +17,7 @@ use towpath_model::{Offset, TopicPartition};
 use towpath_queue::{
     Attempt, DEAD_ATTEMPT, DEAD_NOTE, DEAD_REASON, DEAD_RECEIVES, DEAD_SOURCE, DEDUP_ID,
     DELIVER_AFTER, DELIVER_AT, DeadReason, Departure, FIRST_DEDUP_ID, FIRST_ID, FIRST_SENT,
-    Identity, MOVED_FROM, REDRIVEN_BY, REDRIVES, Reply, Request, TTL, identity_header,
+    Identity, MOVED_FROM, REDRIVEN_BY, REDRIVES, Reply, Request, Return, TTL, identity_header,
 };
 use towpath_server::StoredMessage;
 
@@ -148,12 +148,12 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
             tracing::warn!(source = %source, to, reason = %error.message,
                 "messages cannot be carried to another queue, and wait");
             let offsets = departures.iter().map(|departure| departure.offset).collect();
-            give_up(app, way, offsets, &error.message).await;
+            give_up(app, way, offsets, &error.message, false).await;
             return 0;
         }
     };
     let Readable { messages, damaged, gone } = readable(app, id, &departures).await;
-    give_up(app, way, damaged, "the disk has damaged it, and it cannot be moved").await;
+    give_up(app, way, damaged, "the disk has damaged it, and it cannot be moved", false).await;
     let (mut records, mut carried) = (Vec::new(), Vec::new());
     for (departure, message) in messages {
         let identity = Identity {
@@ -185,7 +185,7 @@ async fn carry_to(app: &App, way: &Way, departures: Vec<Departure>) -> usize {
         }
     }
     for (note, offsets) in refused {
-        give_up(app, way, offsets, &note).await;
+        give_up(app, way, offsets, &note, true).await;
     }
     let gone = offsets.len();
     if gone != 0 {
@@ -201,9 +201,10 @@ fn is_for_good(error: &ApiError) -> bool {
 
 /// Messages go back to where they were, for a while at least: many that cannot go must not hold up those behind
 /// them.
-async fn give_up(app: &App, way: &Way, offsets: Vec<Offset>, note: &str) {
+async fn give_up(app: &App, way: &Way, offsets: Vec<Offset>, note: &str, is_for_good: bool) {
     if !offsets.is_empty() {
-        let failed = Request::MoveFailed { subscription: way.1, offsets, note: Arc::from(note) };
+        let (subscription, note) = (way.1, Arc::from(note));
+        let failed = Request::MoveFailed { subscription, offsets, note, is_for_good };
         let _ = app.node.ask_deliveries(way.0, failed).await;
     }
 }
@@ -332,6 +333,9 @@ fn redriven_by(message: &StoredMessage, departure: &Departure, source: &str) -> 
 fn attempt_text(attempt: &Attempt) -> String {
     let held = (attempt.returned_at - attempt.received_at).as_millis();
     let said = attempt.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
+    if attempt.why == Return::MoveFailed {
+        return format!("it could not be moved for {held} ms{said}");
+    }
     let holder = if attempt.holder.is_empty() { "a receiver" } else { &attempt.holder };
     format!("{holder} held it for {held} ms, {}{said}", attempt.why.name())
 }

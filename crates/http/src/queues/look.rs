@@ -36,6 +36,9 @@ pub(crate) struct QueueStats {
     pub(crate) delayed: u64,
     /// On their way to another queue.
     pub(crate) moving: u64,
+    /// Of those that are ready or delayed: another queue does not take them, and that is tried again.
+    #[serde(default)]
+    pub(crate) unmovable: u64,
     /// Bytes of all messages that are there, about.
     #[serde(default)]
     pub(crate) bytes: u64,
@@ -65,6 +68,7 @@ impl QueueStats {
             in_flight: stats.in_flight,
             delayed: stats.delayed,
             moving: stats.moving,
+            unmovable: stats.unmovable,
             bytes,
             ready_groups: stats.ready_groups,
             held_groups: stats.held_groups,
@@ -81,6 +85,7 @@ impl QueueStats {
         self.in_flight += more.in_flight;
         self.delayed += more.delayed;
         self.moving += more.moving;
+        self.unmovable += more.unmovable;
         self.bytes += more.bytes;
         self.ready_groups += more.ready_groups;
         self.held_groups += more.held_groups;
@@ -227,7 +232,7 @@ pub(crate) enum ShownState {
     Moving { to: String, reason: String, note: Option<String> },
 }
 
-/// A delivery that is over.
+/// A delivery that is over, or a way to another queue that failed: since when, and when last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ShownAttempt {
     pub(crate) holder: String,

@@ -126,7 +126,9 @@ fn failure_reason(failure: TaskFailure) -> String {
         TaskFailure::SourceDeleted | TaskFailure::DestinationDeleted => {
             ErrorKind::QueueDoesNotExist.code()
         }
-        TaskFailure::Unreadable | TaskFailure::NotDeletable => failure.text().to_owned(),
+        TaskFailure::Unreadable | TaskFailure::NotDeletable | TaskFailure::NotTaken => {
+            failure.text().to_owned()
+        }
     }
 }
 

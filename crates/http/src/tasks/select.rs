@@ -83,6 +83,9 @@ pub(crate) struct Selected {
     /// Messages in the whole partition that could be received, or with `held_too` all, where `max` is 0. Those that are
     /// not admitted yet are among them where the queue is to be emptied.
     pub(crate) ready: u64,
+    /// Those of them that another queue does not take.
+    #[serde(default)]
+    pub(crate) unmovable: u64,
     pub(crate) examples: Vec<Content>,
 }
 
@@ -121,13 +124,17 @@ pub(super) async fn select_here(
             true => stats.ready + stats.in_flight + stats.delayed + stats.moving,
             false => stats.ready,
         };
-        (deliveries.admitted_to(), stats.map_or(0, count), seen)
+        (
+            deliveries.admitted_to(),
+            stats.map_or((0, 0), |stats| (count(stats), stats.unmovable)),
+            seen,
+        )
     };
     let given_up_at = match wanted.is_to_be_emptied {
         true => Some(given_up_at(app, queue, partition)?),
         false => None,
     };
-    let (end, ready, (seen, next)) =
+    let (end, (ready, unmovable), (seen, next)) =
         app.node.driver().with_deliveries(id, look).map_err(not_asked)?;
     let not_admitted = given_up_at.map_or(0, |last| u64::try_from(last - end).unwrap_or(0));
     let ready = ready + not_admitted;
@@ -140,7 +147,7 @@ pub(super) async fn select_here(
     let offsets: Vec<Offset> = there.take_while(|offset| offset.0 < wanted.until).collect();
     let next = next.filter(|next| next.0 < wanted.until);
     let mut selected =
-        Selected { end: end.0, ready, next: next.map(|at| at.0), ..Selected::default() };
+        Selected { end: end.0, ready, unmovable, next: next.map(|at| at.0), ..Selected::default() };
     if !wanted.has_to_read() {
         selected.take_all(wanted, &offsets);
         return Ok(selected);

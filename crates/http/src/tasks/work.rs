@@ -87,6 +87,14 @@ enum Stop {
     Ended(TaskState),
 }
 
+/// Messages that a queue still has when all has been moved.
+#[derive(Default)]
+struct Left {
+    all: u64,
+    /// Those that their destination does not take.
+    unmovable: u64,
+}
+
 struct Run<'a> {
     app: &'a App,
     task: Task,
@@ -324,7 +332,14 @@ impl Run<'_> {
         for partition in source.partition_indexes() {
             self.let_arrive(source, partition, 0).await?;
         }
-        if self.task.kind == TaskKind::Retire && self.left_in(source).await? != 0 {
+        let left = match self.task.kind {
+            TaskKind::Retire => self.left_in(source).await?,
+            TaskKind::Redrive | TaskKind::Drop => Left::default(),
+        };
+        if left.all != 0 && left.all == left.unmovable {
+            return Err(Stop::Ended(TaskState::Failed(TaskFailure::NotTaken)));
+        }
+        if left.all != 0 {
             // Sent before the queue was closed, or come back.
             self.task.progress.ends.clear();
             self.task.progress.at = (PartitionIndex(0), Offset::ZERO);
@@ -334,15 +349,18 @@ impl Run<'_> {
     }
 
     /// Messages that are in the queue still, wherever they are.
-    async fn left_in(&mut self, source: &TopicView) -> Result<u64, Stop> {
-        let mut left = 0;
+    async fn left_in(&mut self, source: &TopicView) -> Result<Left, Stop> {
+        let mut left = Left::default();
         for partition in source.partition_indexes() {
             let wanted = self.wanted(&Filter::default(), Offset::ZERO, Offset::ZERO, 0);
             match select_in(self.app, source, partition, &wanted).await {
-                Ok(selected) => left += selected.ready,
+                Ok(selected) => {
+                    left.all += selected.ready;
+                    left.unmovable += selected.unmovable;
+                }
                 Err(error) => {
                     self.later(&error).await?;
-                    return Ok(1);
+                    return Ok(Left { all: 1, unmovable: 0 });
                 }
             }
         }

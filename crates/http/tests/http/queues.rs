@@ -435,6 +435,28 @@ async fn dead_letters_that_cannot_go_hold_up_no_other() {
         assert!(began.elapsed() < Duration::from_secs(4), "{}", stats(&broker).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    // What is counted and shown says so.
+    assert_eq!(stats(&broker).await["unmovable"], 110);
+    let seen = broker.get("/queues/q/peek?state=delayed&from=0-1&max=1").await.ok();
+    let last = &seen["messages"][0]["history"][0];
+    assert_eq!(last["why"], "move failed", "{seen}");
+    assert!(last["note"].as_str().unwrap().contains("the topic allows 2000"), "{last}");
+    let metrics = broker.get("/metrics").await.body;
+    assert!(metrics.contains("towpath_queue_unmovable_messages{queue=\"q\"} 110"), "{metrics}");
+
+    // Nor can the queue be given up, and its task says why.
+    let begun = broker.request("DELETE", "/queues/q?unsettled=move", "").await.json();
+    let task = format!("/tasks/{}", begun["id"].as_str().unwrap());
+    let began = Instant::now();
+    let mut task_now = broker.get(&task).await.ok();
+    while task_now["state"] == "running" {
+        assert!(began.elapsed() < Duration::from_secs(20), "{task_now}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        task_now = broker.get(&task).await.ok();
+    }
+    let reason = task_now["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("does not take what is left"), "{task_now}");
+    send(&broker, json!({"value": "it takes messages again"})).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

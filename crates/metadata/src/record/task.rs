@@ -18,6 +18,7 @@ pub(super) fn write_task<'w>(out: &'w mut Writer, task: &Task) -> &'w mut Writer
         TaskState::Failed(TaskFailure::DestinationDeleted) => (4, 1),
         TaskState::Failed(TaskFailure::Unreadable) => (4, 2),
         TaskState::Failed(TaskFailure::NotDeletable) => (4, 3),
+        TaskState::Failed(TaskFailure::NotTaken) => (4, 4),
     };
     out.u8(match task.kind {
         TaskKind::Redrive => 0,
@@ -104,6 +105,7 @@ fn read_state(reader: &mut Reader<'_>) -> Result<TaskState, FoldError> {
         (4, 1) => TaskState::Failed(TaskFailure::DestinationDeleted),
         (4, 2) => TaskState::Failed(TaskFailure::Unreadable),
         (4, 3) => TaskState::Failed(TaskFailure::NotDeletable),
+        (4, 4) => TaskState::Failed(TaskFailure::NotTaken),
         other => return Err(FoldError(format!("task state {other:?}"))),
     })
 }

@@ -152,7 +152,10 @@ impl Run {
                 let offsets: Vec<Offset> = self.bench.leader.moves(0).map(|(at, _)| at).collect();
                 let note = Arc::from("no such queue");
                 self.bench.ask(match fails {
-                    true => Request::MoveFailed { subscription, offsets, note },
+                    true => {
+                        let is_for_good = offsets.len().is_multiple_of(2);
+                        Request::MoveFailed { subscription, offsets, note, is_for_good }
+                    }
                     false => Request::Moved { subscription, offsets },
                 });
             }

@@ -324,12 +324,47 @@ fn a_move_that_fails_is_decided_anew_later() {
     bench.wait(SECOND);
     assert_eq!(bench.received(1), [0_i64; 0]);
     let note = Arc::from("it is gone");
-    let failed = Request::MoveFailed { subscription: 0, offsets: vec![Offset(0)], note };
+    let offsets = vec![Offset(0)];
+    let failed = Request::MoveFailed { subscription: 0, offsets, note, is_for_good: false };
     bench.ask(failed);
     assert_eq!(bench.stats().delayed, 1);
     bench.wait(5 * SECOND);
     assert_eq!(bench.received(1), [0_i64; 0]);
     assert_eq!(bench.leader.moves(0).count(), 1);
+}
+
+#[test]
+fn what_another_queue_never_takes_is_tried_ever_later_and_says_why_it_is_here() {
+    let mut bench = Bench::new(with_dead_letters(1));
+    bench.send(1);
+    bench.receive(1, MINUTE);
+    bench.wait(MINUTE);
+    let mut waited = Vec::new();
+    for _ in 0..14 {
+        assert_eq!(bench.received(1), [0_i64; 0], "it goes again");
+        assert_eq!((bench.stats().moving, bench.stats().unmovable), (1, 0));
+        let (offsets, note) = (vec![Offset(0)], Arc::from("it is too large"));
+        bench.ask(Request::MoveFailed { subscription: 0, offsets, note, is_for_good: true });
+        assert_eq!((bench.stats().moving, bench.stats().unmovable), (0, 1));
+        bench.snapshot();
+        bench.restart(Duration::ZERO);
+        assert_eq!(bench.stats().unmovable, 1);
+        let from = bench.now.time;
+        while bench.stats().delayed == 1 {
+            bench.wait(SECOND);
+        }
+        waited.push((bench.now.time - from).as_secs());
+    }
+    assert!(waited.is_sorted(), "{waited:?}");
+    assert!(waited[0] <= 7 && waited[13].abs_diff(3_600) <= 2, "{waited:?}");
+    let history = bench.leader.history(0, Offset(0));
+    let whys: Vec<crate::Return> = history.iter().map(|attempt| attempt.why).collect();
+    assert_eq!(whys, [crate::Return::LeaseExpired, crate::Return::MoveFailed]);
+    assert_eq!(history[1].note.as_deref(), Some("it is too large"));
+    // In the end it is taken.
+    bench.received(1);
+    bench.ask(Request::Moved { subscription: 0, offsets: vec![Offset(0)] });
+    assert_eq!((bench.stats().unmovable, bench.stats().oldest), (0, None));
 }
 
 #[test]
@@ -855,7 +890,7 @@ fn a_delayed_message_that_is_settled_or_goes_elsewhere_counts_once() {
     assert_eq!((places(&bench, 0), places(&bench, 1)), ((2, 0, 1, 2), (0, 0, 0, 0)));
     // One of them cannot go there, and is delayed anew.
     let (offsets, note) = (vec![Offset(0)], Arc::from("too large"));
-    bench.ask(Request::MoveFailed { subscription: 0, offsets, note });
+    bench.ask(Request::MoveFailed { subscription: 0, offsets, note, is_for_good: false });
     assert_eq!(places(&bench, 0), (2, 0, 2, 1));
     bench.snapshot();
     bench.restart(SECOND);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
+use serde_json::Value;
 
 use crate::broker_api::BrokerApi;
 use crate::complete;
@@ -36,6 +37,9 @@ struct Facts {
     /// Messages that can be received, or wait for others of their group.
     waiting: Vec<PeekedMessage>,
 }
+
+/// Why a message came back that could not be moved.
+const MOVE_FAILED: &str = "move failed";
 
 /// Something that is so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +121,7 @@ fn verdicts(facts: &Facts) -> Vec<Verdict> {
     found.extend(limit_of_held(facts));
     found.extend(order(facts));
     found.extend(all_delayed(facts));
+    found.extend(not_moved(facts));
     found.extend(failing(facts));
     found.extend(stats.notices.iter().map(|notice| {
         problem(
@@ -272,6 +277,25 @@ fn all_delayed(facts: &Facts) -> Option<Verdict> {
     Some(remark("ALL_DELAYED", words))
 }
 
+/// Another queue does not take what is to go there.
+fn not_moved(facts: &Facts) -> Option<Verdict> {
+    let Facts { queue, stats, delayed, waiting, .. } = facts;
+    if stats.unmovable == 0 {
+        return None;
+    }
+    let seen = delayed.iter().chain(waiting).filter_map(|message| message.history.last());
+    let mut failed = seen.filter(|attempt| attempt.why == MOVE_FAILED);
+    let note = failed.find_map(|attempt| attempt.note.as_deref());
+    let to = queue.settings.get("dead_letter_queue").and_then(Value::as_str).unwrap_or_default();
+    let words = format!(
+        "{} cannot be moved{}, and that is tried again, ever later{}.",
+        messages(stats.unmovable),
+        if to.is_empty() { String::new() } else { format!(" (dead letters go to {to})") },
+        note.map_or_else(String::new, |note| format!("; one of them: {note:?}")),
+    );
+    Some(problem("NOT_MOVED", words, Some(format!("towpath peek {} --state delayed", queue.name))))
+}
+
 /// Work fails more often than it does not.
 fn failing(facts: &Facts) -> Option<Verdict> {
     let Facts { queue, stats, held, delayed, waiting } = facts;
@@ -279,7 +303,7 @@ fn failing(facts: &Facts) -> Option<Verdict> {
         .counts
         .returned
         .iter()
-        .filter(|(why, _)| *why != "unclaimed")
+        .filter(|(why, _)| !["unclaimed", "move-failed"].contains(&why.as_str()))
         .map(|(_, count)| count)
         .sum();
     let is_failing = 10 <= failed && stats.counts.received < 2 * failed;
@@ -346,8 +370,6 @@ fn capitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
     use crate::queue_api::{Notice, PeekedAttempt, QueueCounts};
 
@@ -391,6 +413,23 @@ mod tests {
             "Nobody receives from q: 7 messages could be worked, the oldest since 1m."
         );
         assert!(found[0].is_problem);
+    }
+
+    #[test]
+    fn what_another_queue_does_not_take_is_named() {
+        let mut facts = facts(QueueStats { delayed: 2, unmovable: 2, ..QueueStats::default() });
+        facts.queue.settings.insert("dead_letter_queue".to_owned(), Value::from("q-dead"));
+        let note = Some("the message is too large".to_owned());
+        let attempt = PeekedAttempt { why: MOVE_FAILED.to_owned(), note };
+        facts.delayed = vec![PeekedMessage { history: vec![attempt], ..PeekedMessage::default() }];
+        let found = verdicts(&facts).into_iter().find(|verdict| verdict.code == "NOT_MOVED");
+        let found = found.unwrap();
+        assert_eq!(
+            found.words,
+            "2 messages cannot be moved (dead letters go to q-dead), and that is tried again, ever later; one of \
+             them: \"the message is too large\"."
+        );
+        assert!(found.is_problem);
     }
 
     #[test]

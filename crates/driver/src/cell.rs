@@ -8,7 +8,6 @@ use towpath_log::Log;
 use towpath_log::disk::Disk;
 use towpath_model::properties::TopicConfig;
 use towpath_model::{BrokerId, LeaderEpoch, Offset, Time, TopicName, TopicPartition};
-use towpath_queue::SettledSet;
 use towpath_replication::ReplicaPosition;
 
 use crate::config::{delivery_config, log_config};
@@ -16,7 +15,7 @@ use crate::volume::VolumeIndex;
 
 use crate::compact::Compactions;
 use crate::fold_along::Followed;
-use crate::forget::Agreed;
+use crate::forget::{Agreed, Forgotten};
 
 /// One partition that this process holds a replica of. Shared by everybody who serves it; alive until the last of
 /// them lets go, even when the topic is deleted meanwhile.
@@ -87,9 +86,8 @@ pub(crate) struct Slot<D: Disk> {
     pub(crate) followed: Option<Followed>,
     /// Which records of messages that are done with may go, by a delivery log that is led.
     pub(crate) agreed: Option<Box<Agreed>>,
-    /// Offsets from which this process has removed records; after a start nothing is known, and a segment is written
-    /// anew once more, small as it is by then.
-    pub(crate) forgotten: Option<Box<SettledSet>>,
+    /// Which have gone from this log.
+    pub(crate) forgotten: Option<Box<Forgotten>>,
 }
 
 /// Up to where every message is settled, by records of the delivery log that are committed: a deletion that a failover

@@ -69,18 +69,20 @@ pub struct PartitionCompaction {
 pub(crate) struct Compactions {
     last_run: Option<Timestamp>,
     /// Damage was met: only a restart, which looks at the log anew, tries again.
-    stopped: Option<String>,
+    pub(crate) stopped: Option<String>,
 }
 
 /// The compaction under way, if there is one.
 pub(crate) struct Compactor<D: Disk> {
     running: Option<Running<D>>,
+    /// Those that a look has found, the one with the largest dirty part last, which is next.
+    due: Vec<Arc<Cell<D>>>,
     look_at: Option<Time>,
 }
 
 impl<D: Disk> Default for Compactor<D> {
     fn default() -> Self {
-        Compactor { running: None, look_at: None }
+        Compactor { running: None, due: Vec::new(), look_at: None }
     }
 }
 
@@ -101,7 +103,14 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 return CompactionWork::Idle { until };
             }
             let config = self.image().broker_config();
-            compactor.running = self.begin_next(&config, now);
+            if compactor.due.is_empty() {
+                compactor.due = self.look_for_dirt(&config, now);
+            }
+            while compactor.running.is_none()
+                && let Some(cell) = compactor.due.pop()
+            {
+                compactor.running = self.begin_next(cell, &config, now);
+            }
             if compactor.running.is_none() {
                 let until = now.time + config.compaction_backoff;
                 compactor.look_at = Some(until);
@@ -155,26 +164,30 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.compaction_totals.lock().expect("no panic holds the totals")
     }
 
-    /// Rolls what has become old, and begins with the partition that has the largest dirty part.
-    fn begin_next(&self, config: &BrokerConfig, now: Now) -> Option<Running<D>> {
+    /// The partitions that are to be compacted, the one with the largest dirty part last.
+    fn look_for_dirt(&self, config: &BrokerConfig, now: Now) -> Vec<Arc<Cell<D>>> {
         let mut totals = CompactionTotals::default();
-        let mut dirtiest: Option<(f64, Arc<Cell<D>>, Option<Plan>)> = None;
+        let mut due: Vec<(f64, Arc<Cell<D>>)> = Vec::new();
         for cell in self.cells().into_iter().filter(|cell| !cell.id.is_delivery_log()) {
-            let found = match self.dirty_part(&cell, config, now, &mut totals) {
-                Some(ratio) => Some((ratio, None)),
-                None => self.plan_forgetting(&cell).map(|plan| (plan.share, Some(plan))),
-            };
-            let Some((ratio, plan)) = found else { continue };
-            if dirtiest.as_ref().is_none_or(|(most, ..)| *most < ratio) {
-                dirtiest = Some((ratio, cell, plan));
-            }
+            let by_key = self.dirty_part(&cell, config, now, &mut totals);
+            let ratio = by_key.or_else(|| self.plan_forgetting(&cell).map(|plan| plan.share));
+            due.extend(ratio.map(|ratio| (ratio, cell)));
         }
-        {
-            let mut known = self.totals();
-            known.dirty_ratio_max = totals.dirty_ratio_max;
-            known.stopped_partitions = totals.stopped_partitions;
-        }
-        let (_, cell, plan) = dirtiest?;
+        let mut known = self.totals();
+        known.dirty_ratio_max = totals.dirty_ratio_max;
+        known.stopped_partitions = totals.stopped_partitions;
+        due.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        due.into_iter().map(|(_, cell)| cell).collect()
+    }
+
+    fn begin_next(
+        &self,
+        cell: Arc<Cell<D>>,
+        config: &BrokerConfig,
+        now: Now,
+    ) -> Option<Running<D>> {
+        let by_key = self.dirty_part(&cell, config, now, &mut CompactionTotals::default());
+        let plan = if by_key.is_none() { Some(self.plan_forgetting(&cell)?) } else { None };
         let mut slot = cell.lock();
         let rules = compaction_rules(&slot.config, config);
         let compaction = match &plan {

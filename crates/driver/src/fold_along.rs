@@ -52,11 +52,6 @@ impl Followed {
         Followed { deliveries, next, stuck_until: None }
     }
 
-    /// What has been folded; nobody may act on more.
-    pub(crate) fn deliveries(&self) -> &Deliveries {
-        &self.deliveries
-    }
-
     /// Folds on; says whether `end` is reached.
     fn fold<D: Disk>(
         &mut self,
@@ -134,6 +129,15 @@ impl<D: Disk> Slot<D> {
         })?;
         followed.deliveries.folded_at(now.time);
         Ok(!is_done && before < followed.next)
+    }
+
+    /// What is committed of a delivery log that is followed; nothing while that is not all folded: of a part that is
+    /// folded anew, what comes behind it may take something back.
+    pub(crate) fn folded_as_committed(&self) -> Option<&Deliveries> {
+        let end = self.partition.high_watermark().min(self.log.log_end_offset());
+        let followed = self.followed.as_ref().filter(|it| it.stuck_until.is_none())?;
+        let is_whole = end <= followed.next && !followed.deliveries.awaits_snapshot();
+        is_whole.then_some(&followed.deliveries)
     }
 
     /// The log ends there now.

@@ -22,6 +22,7 @@ use towpath_queue::{Deliveries, Request, SettledSet};
 
 use crate::cell::{Cell, Slot};
 use crate::compact::{kept_batches, limit};
+use crate::config::log_config;
 use crate::driver::Driver;
 use crate::manage::NOBODY;
 use crate::world::{Clock, Net};
@@ -32,20 +33,50 @@ const SEGMENTS_MAX: usize = 16;
 /// otherwise a queue with one stuck message a day would have as many files as days.
 const SMALL_PART: u64 = 8;
 
-/// On a delivery log that is led: what may go, once the log is committed up to an offset.
+/// On a delivery log that is led: what may go.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     epoch: LeaderEpoch,
-    needs: Offset,
-    void: SettledSet,
+    /// By records that are committed.
+    known: Option<Void>,
+    /// By those before an offset, once they are.
+    next: Option<(Offset, Void)>,
+}
+
+/// The offsets without a message of which a committed record says so.
+#[derive(Debug, Clone)]
+pub(crate) struct Void {
+    offsets: Arc<SettledSet>,
+    /// Before it their records may go. Behind it there may be some that are not committed themselves: a repeat is
+    /// known as one before its record is.
+    to: Offset,
+}
+
+impl Void {
+    fn of(deliveries: &Deliveries) -> Void {
+        let to = deliveries.forgotten_to();
+        Void { offsets: Arc::new(deliveries.void().clone()), to }
+    }
+
+    fn count_within(&self, within: &Range<Offset>) -> u64 {
+        self.offsets.count_within(within.start..within.end.min(self.to))
+    }
+}
+
+/// Which records this process has removed from a log that was cut so many times. After a start nothing is known, and a
+/// segment is written anew once more, small as it is by then.
+#[derive(Debug, Default)]
+pub(crate) struct Forgotten {
+    generation: u64,
+    removed: SettledSet,
 }
 
 /// Segments that are worth being written anew.
 #[derive(Debug)]
 pub(crate) struct Plan {
     within: Range<Offset>,
-    /// Which records of them go.
-    gone: Vec<Range<Offset>>,
+    /// What goes from them.
+    void: Void,
     /// The largest part of a segment that goes.
     pub(crate) share: f64,
 }
@@ -54,29 +85,28 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// What is worth being removed from a replica of a queue-only topic; nothing for other topics. A leader also
     /// decides what may go.
     pub(crate) fn plan_forgetting(&self, cell: &Arc<Cell<D>>) -> Option<Plan> {
-        let (segments, removed, ratio, size) = {
+        let (segments, removed, ratio, segment_bytes) = {
             let slot = self.lock_in_time(cell)?;
             // Whoever holds records for readers of the log must not lose some of them.
             let holds = slot.config.retention_guard == RetentionGuard::Hold;
-            if slot.closed || slot.failed || holds || !slot.config.is_queue_only() {
+            let is_out = slot.closed || slot.failed || slot.compactions.stopped.is_some();
+            if is_out || holds || !slot.config.is_queue_only() {
                 return None;
             }
             let segments = slot.log.sealed_segments(limit(&slot.partition));
-            let removed = slot.forgotten.as_deref().cloned().unwrap_or_default();
-            let size = u64::from(slot.config.segment_bytes);
-            (segments, removed, slot.config.min_cleanable_dirty_ratio, size)
+            let removed = slot.removed().cloned().unwrap_or_default();
+            let segment_bytes = u64::from(log_config(&slot.config, cell.id).segment_bytes);
+            (segments, removed, slot.config.min_cleanable_dirty_ratio, segment_bytes)
         };
         let end = segments.last()?.offsets.end;
         let deliveries = self.cell(cell.id.delivery_log())?;
         let look = |known: &Deliveries| {
-            let forgettable = |of: &Range<Offset>| {
-                known.forgettable_within(of.clone()) + known.void().count_within(of.clone())
-            };
             let start = known.settled_start();
-            segments.iter().any(|segment| {
-                start < segment.offsets.end
-                    && ratio < share(segment, forgettable(&segment.offsets), &removed)
-                    && 0 < known.forgettable_within(segment.offsets.clone())
+            segments.iter().filter(|segment| start < segment.offsets.end).any(|segment| {
+                let within = &segment.offsets;
+                let more = known.forgettable_within(within.clone());
+                let all = more + known.void().count_within(within.clone());
+                0 < more && ratio < share(segment, all, &removed)
             })
         };
         let is_worth_it = {
@@ -89,33 +119,41 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             let _ = self.ask_deliveries(cell.id, NOBODY, Request::Forget { to: end });
         }
         let void = self.lock_in_time(&deliveries)?.committed_void()?;
-        plan(&segments, &void, &removed, ratio, size / SMALL_PART)
+        plan(&segments, void, &removed, ratio, segment_bytes / SMALL_PART)
     }
 }
 
 impl<D: Disk> Slot<D> {
     /// The offsets of a delivery log's partition of which a committed record says that there is no message.
-    fn committed_void(&mut self) -> Option<SettledSet> {
+    fn committed_void(&mut self) -> Option<Void> {
         if !self.leads() {
             self.agreed = None;
-            return self.followed.as_ref().map(|followed| followed.deliveries().void().clone());
+            return self.folded_as_committed().map(Void::of);
         }
         let serving = self.partition.deliveries().filter(|it| it.is_serving())?;
-        let epoch = self.partition.leader_epoch();
         if mutant::is_on(Mutant::ForgottenEarly) {
-            return Some(serving.void().clone());
+            return Some(Void::of(serving));
         }
-        let known = self.agreed.take().filter(|agreed| agreed.epoch == epoch);
-        let high_watermark = self.partition.high_watermark();
-        let is_committed = |agreed: &Agreed| agreed.needs <= high_watermark;
-        let (void, still_open) = match known {
-            Some(agreed) if is_committed(&agreed) => (Some(agreed.void), None),
-            open => (None, open),
-        };
-        let needs = self.partition.log_end_offset();
-        self.agreed = still_open
-            .or_else(|| Some(Box::new(Agreed { epoch, needs, void: serving.void().clone() })));
-        void
+        let epoch = self.partition.leader_epoch();
+        let (end, high_watermark) =
+            (self.partition.log_end_offset(), self.partition.high_watermark());
+        let before = self.agreed.take().filter(|agreed| agreed.epoch == epoch);
+        let mut agreed =
+            before.unwrap_or_else(|| Box::new(Agreed { epoch, known: None, next: None }));
+        if let Some((_, void)) = agreed.next.take_if(|(needs, _)| *needs <= high_watermark) {
+            agreed.known = Some(void);
+        }
+        agreed.next.get_or_insert_with(|| (end, Void::of(serving)));
+        let known = agreed.known.clone();
+        self.agreed = Some(agreed);
+        known
+    }
+
+    /// What this process has removed from a log of records.
+    fn removed(&self) -> Option<&SettledSet> {
+        let generation = self.log.generation();
+        let forgotten = self.forgotten.as_deref().filter(|it| it.generation == generation);
+        forgotten.map(|forgotten| &forgotten.removed)
     }
 
     /// Begins what was planned.
@@ -126,14 +164,22 @@ impl<D: Disk> Slot<D> {
     ) -> Result<Option<Compaction<D>>, CompactionError> {
         let kept: BTreeSet<Offset> = kept_batches(self);
         let limit = limit(&self.partition);
-        self.log.begin_removal(plan.within.clone(), plan.gone.clone(), now, limit, kept)
+        let Void { offsets, to } = plan.void.clone();
+        let is_gone = move |offset| offset < to && offsets.contains(offset);
+        self.log.begin_removal(plan.within.clone(), is_gone, now, limit, kept)
     }
 
     /// What was planned is done.
     pub(crate) fn forgotten(&mut self, plan: &Plan) {
-        let removed = self.forgotten.get_or_insert_default();
+        let generation = self.log.generation();
+        let forgotten = self.forgotten.get_or_insert_default();
+        if forgotten.generation != generation {
+            **forgotten = Forgotten { generation, removed: SettledSet::default() };
+        }
+        let removed = &mut forgotten.removed;
         removed.insert_run(Offset::ZERO..self.log.log_start_offset());
-        plan.gone.iter().for_each(|run| removed.insert_run(run.clone()));
+        let Range { start, end } = plan.within;
+        removed.add_common(&[&plan.void.offsets], start..end.min(plan.void.to));
     }
 }
 
@@ -149,16 +195,16 @@ fn share(segment: &SealedSegment, void: u64, removed: &SettledSet) -> f64 {
 /// `small_bytes`.
 fn plan(
     segments: &[SealedSegment],
-    void: &SettledSet,
+    void: Void,
     removed: &SettledSet,
     ratio: f64,
     small_bytes: u64,
 ) -> Option<Plan> {
-    let share_of = |segment: &SealedSegment| {
-        share(segment, void.count_within(segment.offsets.clone()), removed)
-    };
+    let share_of =
+        |segment: &SealedSegment| share(segment, void.count_within(&segment.offsets), removed);
     // What is done with at the beginning goes as a whole.
-    let from = segments.partition_point(|segment| segment.offsets.end <= void.start());
+    let void_start = void.offsets.start();
+    let from = segments.partition_point(|segment| segment.offsets.end <= void_start);
     let segments = &segments[from..];
     let is_due = |segment: &SealedSegment| ratio < share_of(segment);
     let first = segments.iter().position(is_due)?;
@@ -170,7 +216,7 @@ fn plan(
     let run: Vec<&SealedSegment> = run.collect();
     let within = run.first()?.offsets.start..run.last()?.offsets.end;
     let share = run.iter().map(|segment| share_of(segment)).fold(0.0, f64::max);
-    Some(Plan { gone: void.runs_within(within.clone()).collect(), within, share })
+    Some(Plan { within, void, share })
 }
 
 #[cfg(test)]
@@ -192,7 +238,8 @@ mod tests {
         void: &[(i64, i64)],
         removed: &[(i64, i64)],
     ) -> Option<Range<i64>> {
-        let plan = plan(segments, &set(void), &set(removed), 0.5, 10)?;
+        let void = Void { offsets: Arc::new(set(void)), to: Offset(1_000) };
+        let plan = plan(segments, void, &set(removed), 0.5, 10)?;
         Some(plan.within.start.0..plan.within.end.0)
     }
 

@@ -100,16 +100,18 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// How full a partition is; nothing while nobody decides on its deliveries.
     fn fill(&self, id: TopicPartition, slot: &Slot<D>) -> Option<Fill> {
         let now = self.clock.now();
-        let (mut fill, start, admitted_to) = {
+        let (mut fill, start, void, admitted_to) = {
             let deliveries = self.cell(id.delivery_log())?;
             let deliveries = self.lock_in_time(&deliveries)?;
             let deliveries = deliveries.partition.deliveries().filter(|it| it.is_serving())?;
             let (fill, start) = deliveries.fill(now);
-            (fill, start, deliveries.admitted_to())
+            let void = deliveries.void().count_from(start);
+            (fill, start, void, deliveries.admitted_to())
         };
         let end = slot.log.log_end_offset();
         fill.messages += u64::try_from(end - admitted_to).unwrap_or_default();
-        let span = u64::try_from(end - start).unwrap_or_default().max(1);
+        // Where there are no records any more there are no bytes.
+        let span = u64::try_from(end - start).unwrap_or_default().saturating_sub(void).max(1);
         let bytes = u128::from(slot.log.size_bytes_from(start)) * u128::from(fill.messages);
         fill.bytes = u64::try_from(bytes / u128::from(span)).unwrap_or(u64::MAX);
         Some(fill)

@@ -102,7 +102,7 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 continue;
             };
             let slot = self.lock_in_time(&cell);
-            if slot.is_some_and(|slot| slot.config.is_queue_only() && 0 < slot.log.segment_count())
+            if slot.is_some_and(|slot| slot.config.is_queue_only() && slot.log.has_sealed_segment())
             {
                 topics.entry(id.topic).or_default().push(cell);
             }
@@ -309,7 +309,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         let partition = &slot.partition;
         let (epoch, end) = (partition.leader_epoch(), partition.log_end_offset());
         let high_watermark = partition.high_watermark();
-        slot.settled.up_to(epoch, settled, end, high_watermark)
+        let known = slot.settled.up_to(epoch, settled, end, high_watermark);
+        // A subscription may have begun since, with messages that all others were done with.
+        known.map(|known| known.min(settled))
     }
 }
 

@@ -94,6 +94,8 @@ pub(crate) struct Messages {
     pub(crate) ages: VecDeque<(Offset, QueueTime)>,
     /// Offsets that are no messages, or repeats of others: a subscription that begins later must not get them.
     pub(crate) void: SettledSet,
+    /// Records before it at void offsets may be removed: they were committed when that was decided.
+    pub(crate) forgotten_to: Offset,
     pub(crate) group_of: OffsetIndex,
     pub(crate) names: GroupNames,
     pub(crate) priorities: BTreeMap<Offset, u8>,
@@ -160,6 +162,7 @@ impl Messages {
         self.admitted_to = self.admitted_to.min(end);
         self.aged_to = self.aged_to.min(end);
         self.void.truncate(end);
+        self.forgotten_to = self.forgotten_to.min(end);
         while self.ages.back().is_some_and(|(first, _)| end <= *first) {
             self.ages.pop_back();
         }
@@ -279,6 +282,11 @@ impl Deliveries {
     /// every subscription is done with it and its record may be removed.
     pub fn void(&self) -> &SettledSet {
         &self.messages.void
+    }
+
+    /// First offset of which no record may be removed; what is [`Deliveries::void`] before it need not be kept.
+    pub fn forgotten_to(&self) -> Offset {
+        self.messages.forgotten_to
     }
 
     /// How many messages in `within` every subscription is done with for good and have not been forgotten.
@@ -483,7 +491,10 @@ impl Deliveries {
             false => self.subscriptions.values().map(|each| &each.settled).collect(),
             true => self.subscriptions.values().take(1).map(|each| &each.settled).collect(),
         };
-        self.messages.void.add_common(&sets, to.min(self.messages.admitted_to));
+        let to = to.min(self.messages.admitted_to);
+        let start = self.messages.void.start();
+        self.messages.void.add_common(&sets, start..to);
+        self.messages.forgotten_to = self.messages.forgotten_to.max(to);
     }
 
     fn make_run_ready(&mut self, run: Range<Offset>) {

@@ -61,6 +61,23 @@ impl Page {
         is_new
     }
 
+    /// Adds all of them; says how many were not there.
+    fn add(&mut self, bits: &Bits) -> u32 {
+        let before = self.count();
+        match (&mut *self, bits) {
+            (Page::Full, _) | (_, Bits::None) => return 0,
+            (_, Bits::All) => *self = Page::Full,
+            (Page::Some(words, count), Bits::Some(more)) => {
+                words.iter_mut().zip(more).for_each(|(word, more)| *word |= more);
+                *count = words.iter().map(|word| word.count_ones()).sum();
+                if *count == PAGE as u32 {
+                    *self = Page::Full;
+                }
+            }
+        }
+        self.count() - before
+    }
+
     /// The first offset at or after `at` that is not there; the page's end if there is none.
     fn first_gap(&self, at: i64) -> i64 {
         let Page::Some(words, _) = self else { return PAGE };
@@ -166,12 +183,37 @@ impl SettledSet {
         kept.into_iter().for_each(|run| self.insert_run(run));
     }
 
-    /// Adds what lies before `end` and is in every one of `sets`.
-    pub(crate) fn add_common(&mut self, sets: &[&SettledSet], end: Offset) {
-        let common_start = sets.iter().map(|set| set.start).min().unwrap_or(0).min(end.0);
-        self.insert_run(Offset(self.start)..Offset(common_start));
-        let runs: Vec<Range<Offset>> = common_runs(sets, self.start()..end).collect();
-        runs.into_iter().for_each(|run| self.insert_run(run));
+    /// Adds what of `within` is in every one of `sets`, a page at a time.
+    pub fn add_common(&mut self, sets: &[&SettledSet], within: Range<Offset>) {
+        let start = within.start.max(self.start());
+        // However long it is.
+        let common_start = sets.iter().map(|set| set.start).min().unwrap_or(0).min(within.end.0);
+        if start.0 == self.start && self.pages.is_empty() {
+            self.start = self.start.max(common_start);
+        }
+        for (base, bits) in common_pages(sets, start.max(self.start())..within.end) {
+            let number = base / PAGE;
+            if bits.count() == 0 {
+                continue;
+            }
+            let page = self.pages.entry(number).or_insert_with(Page::empty);
+            self.ahead += u64::from(page.add(&bits));
+        }
+        self.advance();
+    }
+
+    /// How many offsets at or after `from` are settled, but for those before [`SettledSet::start`].
+    pub fn count_from(&self, from: Offset) -> u64 {
+        let before = |(number, page): (&i64, &Page)| {
+            let page_start = number * PAGE;
+            if self.start <= page_start && page_start + PAGE <= from.0 {
+                return u64::from(page.count());
+            }
+            let within = page_start.max(self.start)..(page_start + PAGE).min(from.0);
+            self.count_within(Offset(within.start)..Offset(within.end))
+        };
+        let last = (from.0 - 1).div_euclid(PAGE);
+        self.ahead.saturating_sub(self.pages.range(..=last).map(before).sum())
     }
 
     /// How many offsets in `within` are settled.
@@ -179,9 +221,18 @@ impl SettledSet {
         count_common(&[self], within)
     }
 
-    /// The settled runs in `within`, in order.
+    /// The settled runs in `within`, in order; two of them may touch.
     pub fn runs_within(&self, within: Range<Offset>) -> impl Iterator<Item = Range<Offset>> {
-        common_runs(&[self], within).collect::<Vec<_>>().into_iter()
+        let pages: Vec<(i64, Bits)> = common_pages(&[self], within).collect();
+        pages.into_iter().flat_map(|(base, bits)| {
+            let page = match bits {
+                Bits::None => return Vec::new(),
+                Bits::All => Page::Full,
+                Bits::Some(words) => Page::Some(Box::new(words), 0),
+            };
+            let runs = runs_of(base, &page, base);
+            runs.into_iter().map(|(start, end)| Offset(start)..Offset(end)).collect()
+        })
     }
 
     /// The bits of a page.
@@ -193,7 +244,7 @@ impl SettledSet {
         let mut bits = match self.pages.get(&number) {
             None => Bits::None,
             Some(Page::Full) => return Bits::All,
-            Some(Page::Some(words, _)) => Bits::Some(words.clone()),
+            Some(Page::Some(words, _)) => Bits::Some(**words),
         };
         if base < self.start {
             let words = bits.words();
@@ -253,17 +304,18 @@ impl SettledSet {
 }
 
 /// The bits of a page of one set or of what several have in common.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack, in a loop over pages")]
 enum Bits {
     None,
     All,
-    Some(Box<[u64; WORDS]>),
+    Some([u64; WORDS]),
 }
 
 impl Bits {
     fn words(&mut self) -> &mut [u64; WORDS] {
         match self {
-            Bits::None => *self = Bits::Some(Box::new([0; WORDS])),
-            Bits::All => *self = Bits::Some(Box::new([u64::MAX; WORDS])),
+            Bits::None => *self = Bits::Some([0; WORDS]),
+            Bits::All => *self = Bits::Some([u64::MAX; WORDS]),
             Bits::Some(_) => {}
         }
         let Bits::Some(words) = self else { unreachable!("both others have become this") };
@@ -327,19 +379,6 @@ fn common_pages(sets: &[&SettledSet], within: Range<Offset>) -> impl Iterator<It
 /// How many offsets in `within` are in every one of `sets`.
 pub(crate) fn count_common(sets: &[&SettledSet], within: Range<Offset>) -> u64 {
     common_pages(sets, within).map(|(_, bits)| bits.count()).sum()
-}
-
-/// The runs of offsets in `within` that are in every one of `sets`, in order; two of them may touch.
-fn common_runs(sets: &[&SettledSet], within: Range<Offset>) -> impl Iterator<Item = Range<Offset>> {
-    common_pages(sets, within).flat_map(|(base, bits)| {
-        let page = match bits {
-            Bits::None => return Vec::new(),
-            Bits::All => Page::Full,
-            Bits::Some(words) => Page::Some(words, 0),
-        };
-        let runs = runs_of(base, &page, base);
-        runs.into_iter().map(|(start, end)| Offset(start)..Offset(end)).collect()
-    })
 }
 
 /// The settled runs of one page, from `start` on.
@@ -423,14 +462,19 @@ mod tests {
             let is_common = |at: &i64| sets.iter().all(|set| set.contains(Offset(*at)));
             let within = Offset(start)..Offset(start + len);
             let common: Vec<i64> = (start..start + len).filter(is_common).collect();
-            let runs: Vec<i64> =
-                common_runs(&sets, within.clone()).flat_map(|run| run.start.0..run.end.0).collect();
-            prop_assert_eq!(&runs, &common);
-            prop_assert_eq!(count_common(&sets, within), common.len() as u64);
+            prop_assert_eq!(count_common(&sets, within.clone()), common.len() as u64);
             let mut sum = SettledSet::default();
             sum.insert_run(Offset(11_000)..Offset(12_000));
-            sum.add_common(&sets, Offset(start));
-            let model: BTreeSet<i64> = (0..start).filter(is_common).chain(11_000..12_000).collect();
+            sum.add_common(&sets, within.clone());
+            let mut model: BTreeSet<i64> = common.iter().copied().chain(11_000..12_000).collect();
+            check(&sum, &model, 25_000);
+            let runs: Vec<i64> =
+                sum.runs_within(within.clone()).flat_map(|run| run.start.0..run.end.0).collect();
+            let ahead = model.range(sum.start().0.max(start)..).count() as u64;
+            prop_assert_eq!(sum.count_from(Offset(start)), ahead);
+            prop_assert!(model.range(start..start + len).eq(runs.iter()));
+            sum.add_common(&sets, Offset(0)..Offset(start));
+            model.extend((0..start).filter(is_common));
             check(&sum, &model, 25_000);
         }
     }

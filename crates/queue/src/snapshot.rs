@@ -129,6 +129,7 @@ fn put_messages(out: &mut Vec<u8>, messages: &Messages) {
         put_u64(out, at.0);
     }
     put_settled(out, &messages.void);
+    put_i64(out, messages.forgotten_to.0);
     let everything = Offset(0)..Offset(i64::MAX);
     let groups = messages.group_of.range(everything);
     put_u64(out, messages.group_of.range(Offset(0)..Offset(i64::MAX)).count() as u64);
@@ -165,6 +166,7 @@ fn messages(reader: &mut Reader<'_>) -> Result<Messages, FoldError> {
         messages.ages.push_back((reader.offset()?, reader.time()?));
     }
     messages.void = settled(reader)?;
+    messages.forgotten_to = reader.offset()?;
     for _ in 0..reader.count()? {
         let offset = reader.offset()?;
         let number = messages.names.hold(&reader.blob()?);

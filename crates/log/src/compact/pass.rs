@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::ops;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -90,12 +89,15 @@ struct Input<D: Disk> {
     expected: Offset,
 }
 
+/// Whether the record at an offset goes.
+type IsGone = Box<dyn Fn(Offset) -> bool + Send>;
+
 /// Which records go.
 enum Rule {
     /// Those that are not the newest of their key.
     ByKey(KeyMap),
-    /// Those at these offsets, ordered runs.
-    At(Vec<ops::Range<Offset>>),
+    /// Those at the offsets that somebody names.
+    At(IsGone),
 }
 
 /// What decides about a record.
@@ -131,7 +133,7 @@ impl<D: Disk> Compaction<D> {
     /// Removes the records at `gone`.
     pub(super) fn of(
         range: Range<D>,
-        gone: Vec<ops::Range<Offset>>,
+        gone: IsGone,
         now: Timestamp,
         kept_batches: BTreeSet<Offset>,
     ) -> Self {
@@ -454,12 +456,6 @@ impl Rule {
     }
 }
 
-/// Whether one of the ordered runs has the offset.
-fn is_in(runs: &[ops::Range<Offset>], offset: Offset) -> bool {
-    let after = runs.partition_point(|run| run.end <= offset);
-    runs.get(after).is_some_and(|run| run.contains(&offset))
-}
-
 /// Batches of transactions and their markers stay as they are: whether their records count is not
 /// said in them.
 fn is_compacted(header: &BatchHeader) -> bool {
@@ -545,7 +541,7 @@ impl Judge {
         }
         match rule {
             Rule::ByKey(map) => self.fate_by_key(map, header, record, offset),
-            Rule::At(gone) if is_in(gone, offset) => Fate::Dropped,
+            Rule::At(is_gone) if is_gone(offset) => Fate::Dropped,
             Rule::At(_) => Fate::Kept,
         }
     }

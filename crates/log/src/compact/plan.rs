@@ -68,7 +68,7 @@ impl<D: Disk> Log<D> {
         Ok(Some(Compaction::by_key(range, rules, now.wall, kept_batches)))
     }
 
-    /// Begins to remove the records at `gone`, ordered runs, from those of the segments `within` that may be
+    /// Begins to remove the records whose offsets are `gone` from those of the segments `within` that may be
     /// written anew below `limit`; otherwise as [`Log::begin_compaction`]. `None`: there is no such segment.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl<D: Disk> Log<D> {
     pub fn begin_removal(
         &mut self,
         within: ops::Range<Offset>,
-        gone: Vec<ops::Range<Offset>>,
+        gone: impl Fn(Offset) -> bool + Send + 'static,
         now: Now,
         limit: Offset,
         kept_batches: BTreeSet<Offset>,
@@ -88,7 +88,7 @@ impl<D: Disk> Log<D> {
         let all = self.compactable(Duration::ZERO, now.wall, limit);
         let segments = all.iter().filter(is_meant).copied().collect();
         let Some(range) = self.take(segments) else { return Ok(None) };
-        Ok(Some(Compaction::of(range, gone, now.wall, kept_batches)))
+        Ok(Some(Compaction::of(range, Box::new(gone), now.wall, kept_batches)))
     }
 
     /// The segments that may be written anew below `limit`, oldest first.
@@ -100,6 +100,12 @@ impl<D: Disk> Log<D> {
             newest: segment.age_from(),
         };
         all.iter().map(sealed).collect()
+    }
+
+    /// Whether a segment takes no more records.
+    pub fn has_sealed_segment(&self) -> bool {
+        self.segments.first().is_some_and(|first| first.is_sealed && 0 < first.bytes)
+            || 1 < self.segments.len()
     }
 
     fn check_whole(&self) -> Result<(), CompactionError> {
@@ -115,10 +121,10 @@ impl<D: Disk> Log<D> {
 
     /// What a pass over `segments` needs of the log.
     fn take(&mut self, segments: Vec<Summary>) -> Option<Range<D>> {
-        let last = segments.last()?;
-        let end = last.next_offset;
+        let start = segments.first()?.base_offset;
+        let end = segments.last()?.next_offset;
         // What is still to be written of them is about what they are now.
-        self.unsaved_indexes.retain(|index| end <= index.segment);
+        self.unsaved_indexes.retain(|index| index.segment < start || end <= index.segment);
         Some(Range {
             directory: self.directory.clone(),
             partition: self.partition,

@@ -1,15 +1,16 @@
-//! Many messages: a million held at once, ten million settled behind one that is stuck. Neither may cost what
-//! is done with the others anything.
+//! Many messages: a million held at once, ten million settled behind one that is stuck: neither may cost what
+//! is done with the others anything. And a million that are delayed, which may not cost memory.
 
 use anyhow::Result;
 use serde_json::json;
 
-use super::{OwnQueue, OwnWorker, figures, own_cycle};
+use super::{BATCH, OwnQueue, OwnWorker, figures, own_cycle};
 use crate::broker::{Broker, Kind, Lab};
 use crate::row::{Goal, Of, Plan, Row, Sample, Work};
 
 /// How long what is held stays so.
 const HOURS_MS: u64 = 6 * 3_600_000;
+const DAY_MS: u64 = 24 * 3_600_000;
 /// Messages of one receive that are to be held.
 const HELD_AT_ONCE: usize = 500;
 
@@ -29,7 +30,37 @@ pub(super) fn rows() -> Vec<Row> {
             work: Work::Own(|lab, kind, plan| beside(lab, kind, plan, settle_ten_million)),
             goals: const { &[Goal::at_most("times the plain cost", Of::Ours, 1.5, 1.1)] },
         },
+        Row {
+            id: "Q12",
+            title: "work queue, a million messages delayed by a day",
+            is_optional: true,
+            work: Work::Own(delayed),
+            goals: const { &[Goal::at_most("bytes/message", Of::Ours, 64.0, 16.0)] },
+        },
     ]
+}
+
+/// What a broker's memory grows by.
+fn delayed(lab: &Lab, kind: Kind, plan: &Plan) -> Result<Vec<Sample>> {
+    let messages: u64 = if plan.is_quick { 20_000 } else { 1_000_000 };
+    let one = |_| {
+        let broker = lab.start(kind)?;
+        let queue = OwnQueue::create(&broker, &json!({"delay_ms": DAY_MS}))?;
+        let send = |mut worker: OwnWorker| async move {
+            worker.send(BATCH).await?;
+            Ok((worker, BATCH as u64))
+        };
+        queue.each(messages / 10, send)?;
+        let before = broker.cost()?;
+        queue.each(messages, send)?;
+        let after = broker.cost()?;
+        let grown = after.anonymous_bytes.saturating_sub(before.anonymous_bytes) as f64;
+        let mut sample = Sample::default();
+        sample.set("MB", grown / 1e6);
+        sample.set("bytes/message", grown / messages as f64);
+        Ok(sample)
+    };
+    (0..plan.pairs.min(3)).map(one).collect()
 }
 
 /// Samples of two queues of one broker in turn: one that is plain, and one to which something has happened.

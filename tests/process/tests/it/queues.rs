@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use towpath_process::http;
+use towpath_process::kafka::{KafkaConnection, now};
+use towpath_records::{BatchBuilder, Compression};
 
 use crate::cluster::{Cluster, WHOLE_PATIENCE};
-use crate::support::{eventually, stop};
+use crate::support::{dev, eventually, stop};
 
 impl Cluster {
     fn ask(&self, id: usize, path: &str, body: &Value) -> anyhow::Result<Value> {
@@ -205,4 +207,36 @@ fn subscriptions_that_begin_while_partitions_are_added_are_in_all_of_them() {
         });
     }
     brokers.into_iter().for_each(stop);
+}
+
+/// What a broker keeps of each in memory is a few bytes.
+#[test]
+fn a_million_messages_delayed_by_a_day_take_little_memory() {
+    let (mut broker, _data) = dev();
+    let mut kafka = KafkaConnection::open(broker.addresses.kafka).unwrap();
+    kafka.create_topic("reminders", 1, &[("queue.enable", "true")]).unwrap();
+    let mut builder = BatchBuilder::new(Compression::None, now());
+    for n in 0..10_000 {
+        let value = format!("reminder {n}");
+        let header = (&b"towpath-deliver-after"[..], Some(&b"1d"[..]));
+        builder.append(now(), None, Some(value.as_bytes()), [header]).unwrap();
+    }
+    let batch = builder.build();
+    kafka.produce_batch("reminders", 0, &batch).unwrap();
+    let before = broker.cost().unwrap().anonymous_bytes;
+    for _ in 1..100 {
+        kafka.produce_batch("reminders", 0, &batch).unwrap();
+    }
+    let http = broker.addresses.http;
+    let delayed = || -> Option<u64> {
+        let stats = http::get(http, "/queues/reminders/stats").ok()?.success().ok()?;
+        stats["delayed"].as_u64()
+    };
+    eventually(Duration::from_secs(60), || delayed().filter(|delayed| *delayed == 1_000_000));
+    let grown = broker.cost().unwrap().anonymous_bytes.saturating_sub(before);
+    println!("a million delayed messages take {} KiB of memory", grown >> 10);
+    assert!(grown < 32 << 20, "{grown} bytes");
+    let received = http::post(http, "/queues/reminders/receive", &json!({"max": 10})).unwrap();
+    assert_eq!(received.success().unwrap()["messages"], json!([]));
+    broker.check_running().unwrap();
 }

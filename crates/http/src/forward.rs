@@ -205,12 +205,13 @@ pub(crate) async fn route(
     // What cannot be read is for the action to refuse, in its own words.
     let subject = parameters.ok().and_then(|p| Subject::of(route, request.method(), &p));
     let Some(subject) = subject else { return next.run(request).await };
-    if let Err(error) = subject.make(&app, request.method()).await {
+    // Both of their own: what is answered here may wait for long, and has no room for them.
+    if let Err(error) = Box::pin(subject.make(&app, request.method())).await {
         return error.into_response();
     }
     match subject.owner(&app) {
         Some(owner) if owner != me && is_hop(request.headers()) => misdirected(me).into_response(),
-        Some(owner) if owner != me => pass_on(&app, &subject, owner, request)
+        Some(owner) if owner != me => Box::pin(pass_on(&app, &subject, owner, request))
             .await
             .unwrap_or_else(IntoResponse::into_response),
         _ => next.run(request).await,

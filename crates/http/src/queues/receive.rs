@@ -244,7 +244,7 @@ pub(crate) async fn receive(
     if wanted.attempt_id.is_some() && asks_others {
         let wanted = WrittenReceive { wait_ms: 0, repeats_only: true, ..wanted.clone() };
         let repeating = Receiving { app, queue, wanted: &wanted, asks_others, turn };
-        if let Ok(Some(handout)) = repeating.look().await
+        if let Ok(Some(handout)) = Box::pin(repeating.look()).await
             && !handout.is_empty()
         {
             return Ok(handout);
@@ -252,7 +252,9 @@ pub(crate) async fn receive(
     }
     let receiving = Receiving { app, queue, wanted, asks_others, turn };
     let deadline = Instant::now() + Duration::from_millis(wanted.wait_ms);
-    if let Some(handout) = receiving.look().await? {
+    // Of its own, as whatever else is over before the wait begins: thousands of receivers may wait, and each keeps
+    // what its future has room for.
+    if let Some(handout) = Box::pin(receiving.look()).await? {
         return Ok(handout);
     }
     receiving.wait(deadline).await
@@ -502,7 +504,7 @@ async fn receive_in(
                 receipt: message.receipt,
             });
             let handout = Handout::new(app, queue, receipts.collect());
-            read(app, id, handout, &messages, until).await
+            Box::pin(read(app, id, handout, &messages, until)).await
         }
         Reply::OverLimit => {
             let held = queue.config.queue.in_flight_max;

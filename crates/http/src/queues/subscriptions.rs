@@ -448,7 +448,8 @@ pub(crate) async fn number_in(
     };
     let (mut found, has_all) = find()?;
     if found.is_none() && !has_all {
-        take_over(app, queue, partition).await?;
+        // Of its own: who waits for messages has no room for it.
+        Box::pin(take_over(app, queue, partition)).await?;
         (found, _) = find()?;
     }
     found.ok_or_else(|| no_subscription(name))

@@ -138,7 +138,8 @@ impl Image {
         changes: Vec<ConfigChange>,
     ) -> Result<Option<Record>, Refusal> {
         let mut names = BTreeSet::new();
-        let repeats = changes.iter().any(|change| !names.insert(change.name.as_str()));
+        let mut changing = changes.iter().filter(|it| it.operation != ConfigOperation::Expect);
+        let repeats = changing.any(|change| !names.insert(change.name.as_str()));
         match resource.kind {
             _ if repeats => Err(Refusal::DuplicateConfigName),
             ResourceKind::Topic => self.change_topic(&resource.name, &changes),
@@ -249,6 +250,7 @@ fn changed(
 ) -> Result<Overrides, Refusal> {
     let mut after = before.clone();
     for ConfigChange { name, operation, value } in changes {
+        let expected = value.as_deref().unwrap_or_default();
         let value = || {
             let value = value.as_deref().map(str::trim);
             value.ok_or_else(|| Refusal::NullValue(name.clone()))
@@ -267,6 +269,12 @@ fn changed(
             }
             ConfigOperation::Delete => {
                 after.remove(name);
+            }
+            ConfigOperation::Expect => {
+                let current = before.get(name).map_or("", String::as_str);
+                if current != expected {
+                    return Err(Refusal::ConfigChanged(name.clone()));
+                }
             }
             ConfigOperation::Append => {
                 let (value, current) = (value()?, list("APPEND")?);
@@ -312,6 +320,8 @@ fn set_by<'c>(
 ) -> impl Iterator<Item = (&'c str, &'c str)> {
     changes
         .iter()
-        .filter(|change| change.operation != ConfigOperation::Delete)
+        .filter(|change| {
+            !matches!(change.operation, ConfigOperation::Delete | ConfigOperation::Expect)
+        })
         .filter_map(|change| Some((change.name.as_str(), after.get(&change.name)?.as_str())))
 }

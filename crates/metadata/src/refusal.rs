@@ -247,6 +247,11 @@ pub enum Refusal {
         /// The property.
         name: String,
     },
+    /// A property has another value than whoever changes it has seen.
+    #[error(
+        "{0} has been changed by somebody else meanwhile: read it again, and repeat the change"
+    )]
+    ConfigChanged(String),
     /// A property named twice for one resource.
     #[error("Error due to duplicate config keys")]
     DuplicateConfigName,
@@ -544,6 +549,7 @@ impl Refusal {
             | R::InvalidValue(_)
             | R::NullTopicValue(_)
             | R::NotAList { .. }
+            | R::ConfigChanged(_)
             | R::Queue(_) => K::InvalidConfig,
             R::FormatLevel { .. } | R::FormatLevelNotRead { .. } | R::ProgramTooOld { .. } => {
                 K::UnsupportedVersion

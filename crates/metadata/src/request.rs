@@ -318,6 +318,9 @@ pub enum ConfigOperation {
     Append,
     /// Elements leave a list.
     Subtract,
+    /// It keeps its value, and nothing of the resource is changed unless it is this one; none is as good as an empty one.
+    /// For brokers: Kafka's clients have no such operation.
+    Expect,
 }
 
 impl ConfigOperation {

@@ -49,7 +49,7 @@ pub(crate) use purge_queue::purge;
 pub(crate) use read_each::read_each;
 pub(crate) use receive::{Handed, WrittenReceive, receive, short_name};
 pub(crate) use send::send;
-pub(crate) use set_queue::set;
+pub(crate) use set_queue::set_if_unchanged;
 pub(crate) use settle::{Named, Settled, Verb, settle};
 pub(crate) use take_over::take_over_subscriptions;
 

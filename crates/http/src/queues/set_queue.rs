@@ -7,7 +7,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::Deserialize;
-use towpath_metadata::{ConfigChange, ConfigOperation, Reply, Request, Resource, ResourceKind};
+use towpath_metadata::{
+    ConfigChange, ConfigOperation, Refusal, Reply, Request, Resource, ResourceKind,
+};
 
 use crate::answer::Json;
 use crate::api_error::{ApiError, Code};
@@ -52,11 +54,40 @@ pub(super) async fn handle(
 }
 
 /// Changes properties of a queue's topic; nothing brings the default back.
-pub(crate) async fn set(
+async fn set(
     app: &App,
     name: &str,
     changes: BTreeMap<String, Option<String>>,
 ) -> Result<(), ApiError> {
+    alter(app, name, changes, None).await?.map_err(|refusal| refusals::of_metadata(&refusal))
+}
+
+/// The same, if a property still has the value that was read, where none is as good as an empty one. Says whether it
+/// has.
+pub(crate) async fn set_if_unchanged(
+    app: &App,
+    name: &str,
+    changes: BTreeMap<String, Option<String>>,
+    (property, read): (&str, &str),
+) -> Result<bool, ApiError> {
+    let expected = ConfigChange {
+        name: property.to_owned(),
+        operation: ConfigOperation::Expect,
+        value: Some(read.to_owned()),
+    };
+    match alter(app, name, changes, Some(expected)).await? {
+        Ok(()) => Ok(true),
+        Err(Refusal::ConfigChanged(_)) => Ok(false),
+        Err(refusal) => Err(refusals::of_metadata(&refusal)),
+    }
+}
+
+async fn alter(
+    app: &App,
+    name: &str,
+    changes: BTreeMap<String, Option<String>>,
+    expected: Option<ConfigChange>,
+) -> Result<Result<(), Refusal>, ApiError> {
     refuse_internal(name)?;
     let change = |(name, value): (String, Option<String>)| ConfigChange {
         name,
@@ -66,13 +97,13 @@ pub(crate) async fn set(
         },
         value,
     };
-    let changes = changes.into_iter().map(change).collect();
+    let changes = expected.into_iter().chain(changes.into_iter().map(change)).collect();
     let resource = Resource { kind: ResourceKind::Topic, name: name.to_owned() };
     let alter =
         Request::AlterConfigs { resources: vec![(resource, changes)], validate_only: false };
     match app.node.ask_metadata(alter).await.map_err(refusals::of_unavailable)? {
         Reply::AlteredConfigs(altered) => match altered.into_iter().next() {
-            Some((_, done)) => done.map_err(|refusal| refusals::of_metadata(&refusal)),
+            Some((_, done)) => Ok(done),
             None => Err(ApiError::new(Code::Internal, "the change was not answered")),
         },
         _ => Err(ApiError::new(Code::Internal, "the metadata gave an answer out of turn")),

@@ -21,6 +21,8 @@ const KNOWN_MAX: usize = 10_000;
 pub(super) struct SqsQueue {
     pub(super) topic: Arc<TopicView>,
     pub(super) kept: Arc<Kept>,
+    /// From which text of [`attributes::ATTRIBUTES`] that was read.
+    pub(super) text: Arc<str>,
 }
 
 impl SqsQueue {
@@ -43,27 +45,28 @@ pub(crate) struct KnownQueues(Mutex<BTreeMap<TopicId, Known>>);
 
 #[derive(Debug)]
 struct Known {
-    text: String,
+    text: Arc<str>,
     config: QueueConfig,
     kept: Arc<Kept>,
 }
 
 impl KnownQueues {
-    fn kept(&self, id: TopicId, text: &str, config: &QueueConfig) -> Arc<Kept> {
+    fn kept(&self, id: TopicId, text: &str, config: &QueueConfig) -> (Arc<Kept>, Arc<str>) {
         let mut known = self.0.lock().expect("nothing panics while it is held");
         if let Some(found) = known.get(&id)
-            && found.text == text
+            && *found.text == *text
             && found.config == *config
         {
-            return Arc::clone(&found.kept);
+            return (Arc::clone(&found.kept), Arc::clone(&found.text));
         }
         if KNOWN_MAX <= known.len() {
             known.clear();
         }
         let kept = Arc::new(attributes::read(text, config));
-        let (text, config) = (text.to_owned(), config.clone());
-        known.insert(id, Known { text, config, kept: Arc::clone(&kept) });
-        kept
+        let (text, config) = (Arc::<str>::from(text), config.clone());
+        let answer = (Arc::clone(&kept), Arc::clone(&text));
+        known.insert(id, Known { text, config, kept });
+        answer
     }
 }
 
@@ -80,14 +83,14 @@ fn view(app: &App, image: &Image, topic: &Topic) -> Option<SqsQueue> {
         return None;
     }
     let text = topic.overrides.get(attributes::ATTRIBUTES).map_or("", String::as_str);
-    let kept = app.known_queues.kept(topic.id, text, &config.queue);
+    let (kept, text) = app.known_queues.kept(topic.id, text, &config.queue);
     let topic = TopicView {
         name: topic.name.clone(),
         id: topic.id,
         partitions: partition_count(topic),
         config,
     };
-    Some(SqsQueue { topic: Arc::new(topic), kept })
+    Some(SqsQueue { topic: Arc::new(topic), kept, text })
 }
 
 /// The names of queues that SQS can name, in order, from the one after `after` on, which `take` takes; up

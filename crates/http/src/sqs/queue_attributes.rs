@@ -1,5 +1,8 @@
 //! GetQueueAttributes and SetQueueAttributes, and what a redrive policy must hold to.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
 use towpath_sqs::actions::{GetQueueAttributes, SetQueueAttributes};
 use towpath_sqs::refusals as words;
 use towpath_sqs::{
@@ -7,9 +10,9 @@ use towpath_sqs::{
     QueueFacts, QueueName, RedrivePermission,
 };
 
-use crate::queues::{QueueStats, set, stats};
+use crate::queues::{QueueStats, set_if_unchanged, stats};
 
-use super::attributes::{Kept, changes};
+use super::attributes::{ATTRIBUTES, Kept, changes};
 use super::call::Call;
 use super::queue::{SqsQueue, find};
 use super::refusals;
@@ -20,6 +23,10 @@ const COUNTS: [QueueAttribute; 3] = [
     QueueAttribute::ApproximateNumberOfMessagesDelayed,
     QueueAttribute::ApproximateNumberOfMessagesNotVisible,
 ];
+
+/// How often a change is tried that others get in the way of, and after which time.
+const TRIES_MAX: u32 = 100;
+const TRIED_EVERY: Duration = Duration::from_millis(20);
 
 impl Call<'_> {
     pub(super) async fn get_queue_attributes(
@@ -47,29 +54,37 @@ impl Call<'_> {
         &self,
         wanted: SetQueueAttributes,
     ) -> Result<Answer, Error> {
+        let mut tries = Tries::default();
+        while !self.try_to_set_attributes(&wanted).await? {
+            tries.again().await?;
+        }
+        Ok(Answer::SetQueueAttributes)
+    }
+
+    async fn try_to_set_attributes(&self, wanted: &SetQueueAttributes) -> Result<bool, Error> {
         let queue = self.queue(&wanted.queue).await?;
         let attributes = queue.attributes().with(&wanted.changes)?;
         if wanted.changes.attributes().any(|one| one == QueueAttribute::RedrivePolicy) {
             self.check_redrive(&wanted.queue.name, &attributes).await?;
         }
         check_scope(&queue, &attributes)?;
-        self.set_attributes(&queue, attributes).await?;
-        Ok(Answer::SetQueueAttributes)
+        self.set_attributes(&queue, attributes).await
     }
 
-    /// Gives a queue other attributes.
+    /// Gives a queue other attributes, if they are still those that were read. Says whether they are.
     pub(super) async fn set_attributes(
         &self,
         queue: &SqsQueue,
         attributes: QueueAttributes,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let before = &*queue.kept;
         if attributes == before.attributes {
-            return Ok(());
+            return Ok(true);
         }
         let now = self.now_seconds();
         let after = Kept { attributes, last_modified_at: now, ..before.clone() };
-        set(self.app, queue.name(), changes(before, &after)).await.map_err(refusals::of)
+        let (changes, read) = (changes(before, &after), (ATTRIBUTES, &*queue.text));
+        set_if_unchanged(self.app, queue.name(), changes, read).await.map_err(refusals::of)
     }
 
     /// Whether the dead-letter queue is there, of the same kind, and takes dead letters of this queue.
@@ -92,6 +107,27 @@ impl Call<'_> {
         if !takes(&target, source) {
             return Err(words::dead_letter_target_not_allowed(policy.as_str()));
         }
+        Ok(())
+    }
+}
+
+/// Tries of a change that reads something first: somebody else may have changed it in between, and this broker may hear
+/// of that a little later than whoever refuses the change.
+#[derive(Default)]
+pub(super) struct Tries(u32);
+
+impl Tries {
+    /// Waits until it may be tried again.
+    ///
+    /// # Errors
+    /// When it was tried often enough.
+    pub(super) async fn again(&mut self) -> Result<(), Error> {
+        if self.0 == TRIES_MAX {
+            let message = "Others change the same queue all the time. Try again.";
+            return Err(Error::new(ErrorKind::ServiceUnavailable, message));
+        }
+        self.0 += 1;
+        sleep(TRIED_EVERY).await;
         Ok(())
     }
 }

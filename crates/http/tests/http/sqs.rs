@@ -1,8 +1,10 @@
 //! SQS: queues, their attributes, and standard queues' messages, with one broker.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::sqs_support::{attributes, bodies, call, form, ok, queue, receive, refused};
 use crate::support::Broker;
@@ -25,6 +27,7 @@ async fn a_message_goes_its_way_in_json() {
     });
     let answer = call(&broker, "SendMessage", &message).await;
     assert!(answer.head.contains("content-type: application/x-amz-json-1.0"), "{}", answer.head);
+    assert!(!answer.head.contains("allow: "), "{}", answer.head);
     assert!(answer.head.contains("x-amzn-requestid: ") && answer.head.contains("\r\ndate: "));
     let sent = answer.ok();
     let id = sent["MessageId"].as_str().unwrap();
@@ -439,4 +442,43 @@ async fn a_message_of_the_largest_size_fits() {
     let (_, message) = refused(&broker, "SendMessage", more).await;
     assert!(message.ends_with("Message must be shorter than 1048576 bytes."), "{message}");
     broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_change_one_queue_at_once_lose_nothing() {
+    let broker = Arc::new(Broker::start().await);
+    let url = queue(&broker, "q", json!({})).await;
+    let all_at_once = async |calls: Vec<(&'static str, Value)>| {
+        let mut under_way = JoinSet::new();
+        for (action, body) in calls {
+            let broker = Arc::clone(&broker);
+            under_way.spawn(async move { ok(&broker, action, body).await });
+        }
+        under_way.join_all().await;
+    };
+    let attributes = [
+        ("MaximumMessageSize", "2048"),
+        ("ReceiveMessageWaitTimeSeconds", "7"),
+        ("KmsMasterKeyId", "k"),
+        ("KmsDataKeyReusePeriodSeconds", "60"),
+        ("DelaySeconds", "3"),
+    ];
+    let sets = attributes.map(|(name, value)| {
+        ("SetQueueAttributes", json!({"QueueUrl": url, "Attributes": { name: value }}))
+    });
+    let tags: Vec<String> = (0..12).map(|n| format!("tag{n}")).collect();
+    let tagged =
+        tags.iter().map(|tag| ("TagQueue", json!({"QueueUrl": url, "Tags": { tag: "x" }})));
+    all_at_once(sets.into_iter().chain(tagged).collect()).await;
+    let wanted = json!({"QueueUrl": url, "AttributeNames": ["All"]});
+    let shown = ok(&broker, "GetQueueAttributes", wanted).await;
+    for (name, value) in attributes {
+        assert_eq!(shown["Attributes"][name], value, "{shown}");
+    }
+    let shown = ok(&broker, "ListQueueTags", json!({ "QueueUrl": url })).await;
+    assert!(tags.iter().all(|tag| shown["Tags"][tag] == "x"), "{shown}");
+    let gone = tags.iter().map(|tag| ("UntagQueue", json!({"QueueUrl": url, "TagKeys": [tag]})));
+    all_at_once(gone.collect()).await;
+    let shown = ok(&broker, "ListQueueTags", json!({ "QueueUrl": url })).await;
+    assert!(shown["Tags"].as_object().is_none_or(serde_json::Map::is_empty), "{shown}");
 }

@@ -1,6 +1,6 @@
 //! Altering and describing configuration (docs/kafka-behaviour.md §6).
 
-use towpath_metadata::ConfigOperation::{Append, Delete, Set, Subtract};
+use towpath_metadata::ConfigOperation::{Append, Delete, Expect, Set, Subtract};
 use towpath_metadata::{ConfigChange, Reply, Request, Resource, ResourceKind};
 use towpath_model::Durability;
 
@@ -35,6 +35,25 @@ fn a_topics_own_value_comes_before_what_it_inherits() {
     world.alter(topic("t"), &[("retention.ms", Delete, None)]).unwrap();
     let config = world.image().effective_config(world.image().topic("t").unwrap());
     assert_eq!(config.retention_ms, Some(777_777));
+}
+
+#[test]
+fn a_value_may_be_expected() {
+    let mut world = world();
+    let mut alter = |expected: Option<&str>, value: &str| {
+        let expect = ("queue.tags", Expect, expected);
+        world.alter(topic("t"), &[expect, ("queue.tags", Set, Some(value))])
+    };
+    alter(None, "a").unwrap();
+    let refused = alter(None, "b").unwrap_err().to_string();
+    assert!(refused.contains("queue.tags has been changed by somebody else"), "{refused}");
+    alter(Some("a"), "b").unwrap();
+    alter(Some("a"), "c").unwrap_err();
+    world.alter(topic("t"), &[("queue.tags", Delete, None)]).unwrap();
+    world
+        .alter(topic("t"), &[("queue.tags", Expect, Some("")), ("retention.ms", Set, Some("9"))])
+        .unwrap();
+    assert_eq!(world.described(topic("t"), "queue.tags"), " Default");
 }
 
 #[test]

@@ -93,6 +93,10 @@ pub(crate) fn of_publish(error: &PublishError) -> ApiError {
                 "try again later; an operator frees disk space, deletes topics or shortens retention",
             )
         }
+        PublishError::NotAppended(ProduceFailure::QueueFull(full)) if full.over.never_fits() => {
+            ApiError::new(Code::MessageTooLarge, text)
+                .with_help("raise queue.limit.bytes of the queue, or send less in one message")
+        }
         PublishError::NotAppended(ProduceFailure::QueueFull(full)) => ApiError::new(Code::QueueFull, text)
             .with_help(match full.over.is_sampled {
                 true => "send it again: another one may be taken; more receivers make room",

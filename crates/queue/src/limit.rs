@@ -58,6 +58,8 @@ pub struct OverLimit {
     pub measure: Measure,
     /// How much there is.
     pub present: u64,
+    /// How much was to be added.
+    pub asked: u64,
     /// How much there may be in this partition.
     pub limit: u64,
     /// There would be room; it is kept for others.
@@ -66,9 +68,28 @@ pub struct OverLimit {
     pub policy: LimitPolicy,
 }
 
+impl OverLimit {
+    /// Whether what was to be added, taken as a whole, does not fit into an empty partition either.
+    #[must_use]
+    pub fn never_fits(&self) -> bool {
+        self.limit != 0 && self.limit < self.asked
+    }
+}
+
 impl fmt::Display for OverLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OverLimit { present, limit, .. } = self;
+        let OverLimit { present, asked, limit, .. } = self;
+        if self.never_fits() {
+            let (what, property) = match self.measure {
+                Measure::Messages => ("messages", "queue.limit.messages"),
+                Measure::Bytes | Measure::Age => ("bytes", "queue.limit.bytes"),
+            };
+            return write!(
+                f,
+                "a batch of {asked} {what} never fits, for its share of {property} is {limit}: send smaller batches \
+                 (batch.size, linger.ms), or raise {property}"
+            );
+        }
         match self.measure {
             Measure::Messages => write!(
                 f,
@@ -130,7 +151,8 @@ impl Limits {
         for (measure, limit, present, more) in measures {
             let Some(limit) = limit else { continue };
             let policy = self.policy;
-            let over = OverLimit { measure, present, limit, is_sampled: false, policy };
+            let over =
+                OverLimit { measure, present, asked: more, limit, is_sampled: false, policy };
             if limit < present.saturating_add(more) {
                 return Err(over);
             }
@@ -198,6 +220,7 @@ mod tests {
             let expected = OverLimit {
                 measure: Measure::Messages,
                 present: 991,
+                asked: 10,
                 limit: 1_000,
                 is_sampled: false,
                 policy,
@@ -205,6 +228,19 @@ mod tests {
             assert_eq!(refused, expected);
             assert!(refused.to_string().contains("991 messages"), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_never_fits_says_so() {
+        let limits = limits(LimitPolicy::Block);
+        let refused = |more| limits.admit(&filled(0), more, 7).unwrap_err();
+        assert!(refused((1_001, 9)).never_fits());
+        let text = refused((1, 90_001)).to_string();
+        assert!(text.contains("90001 bytes never fits") && text.contains("batch.size"), "{text}");
+        assert!(!limits.admit(&filled(999), (2, 9), 7).unwrap_err().never_fits());
+        // A queue that takes nothing takes nothing for the time being.
+        let none = Limits { messages: Some(0), ..Limits::default() };
+        assert!(!none.admit(&filled(0), (1, 1), 7).unwrap_err().never_fits());
     }
 
     #[test]

@@ -58,6 +58,9 @@ async fn bytes_have_a_limit() {
     );
     assert_eq!(work(&broker, 1).await, 1);
     assert_eq!(send_many(&broker, 1, &large).await, (1, None));
+    let (taken, refused) = send_many(&broker, 2, &"x".repeat(11_000)).await;
+    let refused = refused.unwrap();
+    assert_eq!((taken, &refused["code"]), (0, &json!("MESSAGE_TOO_LARGE")), "{refused}");
     broker.stop().await;
 }
 

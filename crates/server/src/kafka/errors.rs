@@ -80,9 +80,11 @@ pub(super) fn of_publish_error(error: &PublishError) -> ErrorCode {
 
 /// A producer whose queue lets it wait is told what every client tries again after without asking where the
 /// partition is led. One that is refused is told what none tries again after: Java, librdkafka, franz-go and sarama
-/// give the error to the sender at once.
+/// give the error to the sender at once. A batch that fits into no empty partition is too large: Java sends its records
+/// again in smaller ones.
 fn of_full_queue(full: &QueueFull) -> ErrorCode {
     match full.over.policy {
+        _ if full.over.never_fits() => ErrorCode::MessageTooLarge,
         LimitPolicy::Block => ErrorCode::NotEnoughReplicas,
         LimitPolicy::Reject | LimitPolicy::Sample => ErrorCode::PolicyViolation,
     }

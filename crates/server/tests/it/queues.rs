@@ -291,6 +291,19 @@ fn a_producer_of_a_full_queue_is_told_what_it_does_not_try_again_after() {
 }
 
 #[test]
+fn a_batch_that_never_fits_is_too_large_also_where_others_wait() {
+    let broker = Broker::start();
+    let mut wire = broker.connect();
+    let limited = [("queue.limit.messages", "2"), ("queue.limit.policy", "block")];
+    Queue::create(&broker, &mut wire, &limited);
+    let refused = try_produce(&mut wire, &numbered(7, 0, &["a", "b", "c"]));
+    assert_eq!(refused.error, ErrorCode::MessageTooLarge);
+    let text = refused.message.expect("it says what to do");
+    assert!(text.contains("a batch of 3 messages never fits"), "{text}");
+    assert_eq!(try_produce(&mut wire, &numbered(7, 0, &["a", "b"])).error, ErrorCode::None);
+}
+
+#[test]
 fn a_producer_waits_for_room_by_trying_again_where_the_queue_lets_it() {
     let broker = Broker::start();
     let mut wire = broker.connect();

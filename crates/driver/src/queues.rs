@@ -8,11 +8,12 @@
 //! The two logs have a lock each, and nothing here holds both: what was appended and not admitted, because two
 //! producers came at once or the disk was full, is read from the records' log and admitted then.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use towpath_log::disk::Disk;
-use towpath_model::{Now, Offset, PartitionIndex, Token, TopicPartition};
+use towpath_model::{Now, Offset, PartitionIndex, Token, TopicId, TopicPartition};
 use towpath_queue::{Deliveries, Facts, Request, facts_of};
 use towpath_records::{BatchHeader, Scratch, records, split_batches};
 
@@ -124,6 +125,25 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
             deliveries.is_some_and(|it| it.is_serving() && !it.has_taken_over())
         };
         self.delivery_cells().iter().filter(lacks).map(|cell| cell.id.records()).collect()
+    }
+
+    /// What partitions of queues have to do that are led here, where they may get more of them: for each queue how many these are, and their
+    /// messages per second together.
+    pub fn queue_loads(&self) -> BTreeMap<TopicId, (u32, f64)> {
+        let mut loads: BTreeMap<TopicId, (u32, f64)> = BTreeMap::new();
+        let now = self.clock.now();
+        for cell in &self.delivery_cells() {
+            let Some(slot) = self.lock_in_time(cell) else { continue };
+            let deliveries =
+                slot.partition.deliveries().filter(|it| slot.leads() && it.is_serving());
+            let deliveries = deliveries.filter(|_| slot.config.may_grow());
+            if let Some(deliveries) = deliveries {
+                let (many, load) = loads.entry(cell.id.topic).or_default();
+                *many += 1;
+                *load += deliveries.messages_per_second(now);
+            }
+        }
+        loads
     }
 
     /// Partition 0 has all subscriptions of its queue from the beginning: it says which there are.

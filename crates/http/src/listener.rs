@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::connection;
 use crate::health::Readiness;
 use crate::limits::{CONNECTIONS_MAX, DRAIN_MAX};
-use crate::queues::{carry_away, take_over_subscriptions};
+use crate::queues::{carry_away, grow_queues, take_over_subscriptions};
 use crate::routes::Front;
 use crate::sqs::SqsSettings;
 use crate::starting;
@@ -108,6 +108,7 @@ impl HttpListener {
         jobs.spawn(carry_away(app.clone()));
         jobs.spawn(work_on_tasks(app.clone()));
         jobs.spawn(take_over_subscriptions(app.clone()));
+        jobs.spawn(grow_queues(app.clone()));
         let slots = ConnectionSlots::new(CONNECTIONS_MAX);
         let mut connections = JoinSet::new();
         loop {

@@ -10,7 +10,8 @@ use crate::create_topics::check_partition_limits;
 use crate::image::Image;
 use crate::metadata::Decided;
 use crate::place::Placement;
-use crate::record::Record;
+use crate::queue;
+use crate::record::{ConfiguredResource, Record};
 use crate::refusal::Refusal;
 use crate::request::{MorePartitions, Reply};
 use crate::topic::{PartitionState, Topic};
@@ -27,7 +28,7 @@ impl Image {
             *times.entry(&topic.name).or_default() += 1;
         }
 
-        let mut records = Vec::new();
+        let (mut records, mut accepted) = (Vec::new(), 0);
         let mut results = Vec::new();
         let mut repeated = Vec::new();
         for topic in asked {
@@ -36,8 +37,10 @@ impl Image {
                 repeated.push((topic.name.clone(), Err(Refusal::DuplicateTopicName)));
                 continue;
             }
-            let added = self.more_partitions(topic, &config, records.len());
+            let added = self.more_partitions(topic, &config, accepted);
             let result = added.map(|added| {
+                let is_partition = |record: &&Record| matches!(record, Record::Partition { .. });
+                accepted += added.iter().filter(is_partition).count();
                 records.extend(added);
                 topic.count
             });
@@ -82,7 +85,11 @@ impl Image {
             partition: TopicPartition { topic: topic.id, partition: PartitionIndex(index) },
             state,
         };
-        Ok((first..).zip(partitions).map(record).collect())
+        let is_fifo = self.effective_config(topic).queue.fifo;
+        let resource = ConfiguredResource::Topic(topic.id);
+        let kept = queue::keep_ids(topic, is_fifo, current);
+        let kept = kept.map(|overrides| Record::Config { resource, overrides });
+        Ok(kept.into_iter().chain((first..).zip(partitions).map(record)).collect())
     }
 
     fn placed(

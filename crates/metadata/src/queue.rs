@@ -18,6 +18,9 @@ const ENABLE: &str = "queue.enable";
 /// `queue.only`.
 const ONLY: &str = "queue.only";
 
+/// `queue.dedup.partitions`.
+const DEDUP_PARTITIONS: &str = "queue.dedup.partitions";
+
 /// Why a topic cannot be worked as a queue, or not be one any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum QueueRefusal {
@@ -71,6 +74,17 @@ pub(crate) fn complete_new(overrides: &mut Overrides) {
     if is_queue(overrides) {
         overrides.entry(ONLY.to_owned()).or_insert_with(|| "true".to_owned());
     }
+}
+
+/// What is set for a standard queue that gets more partitions than `current`: messages with ids go on to those that it
+/// has, or a repeat of one would miss it. `None`: nothing.
+pub(crate) fn keep_ids(topic: &Topic, is_fifo: bool, current: usize) -> Option<Overrides> {
+    let said = topic.overrides.get(DEDUP_PARTITIONS).map_or("0", |value| value.trim());
+    (topic.is_queue() && !is_fifo && said == "0").then(|| {
+        let mut overrides = topic.overrides.clone();
+        overrides.insert(DEDUP_PARTITIONS.to_owned(), current.to_string());
+        overrides
+    })
 }
 
 /// Refuses values that a new topic cannot have together.

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use towpath_model::mutant::{self, Mutant};
-use towpath_model::{Offset, Time};
+use towpath_model::{Now, Offset, Time};
 
 use crate::dedup::{DedupWindow, Seen};
 use crate::due::DueIndex;
@@ -298,6 +298,14 @@ impl Deliveries {
             self.subscriptions.values().map(|each| &each.settled).collect();
         let settled = count_common(&sets, within.clone());
         settled.saturating_sub(self.messages.void.count_within(within))
+    }
+
+    /// Messages that came in one second, or that subscriptions were done with, whichever is more, in the last minute as
+    /// far as this process has led.
+    pub fn messages_per_second(&self, now: Now) -> f64 {
+        let at = self.clock.now(now.time);
+        let served = self.subscriptions.values().map(|own| own.seen().served_per_second(at));
+        self.arrivals.per_second(at).max(served.sum())
     }
 
     /// The number of a subscription.

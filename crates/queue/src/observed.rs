@@ -218,6 +218,10 @@ impl Seen {
         self.now.extended += count as u64;
     }
 
+    pub(crate) fn served_per_second(&self, at: QueueTime) -> f64 {
+        self.served.per_second(at)
+    }
+
     /// All of it, as it is at `at`.
     pub(crate) fn observed(&self, at: QueueTime, arrivals: &Arrivals) -> Observed {
         let mut later = *self;
@@ -251,6 +255,10 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
+    pub(crate) fn per_second(&self, at: QueueTime) -> f64 {
+        self.rate.per_second(at)
+    }
+
     /// Messages have come; `void` of them are none or repeat others, `duplicates` of these the latter.
     pub(crate) fn note(&mut self, at: QueueTime, count: u32, void: u32, duplicates: u32) {
         let messages = count.saturating_sub(void);

@@ -91,6 +91,11 @@ impl ShownStats {
         }
     }
 
+    /// Says that a queue has more to do than it wants its partitions to, and gets no more of them.
+    pub(super) fn look_at_growth(&mut self, config: &QueueConfig, partitions: u32) {
+        self.notices.extend(growth_notice(config, &self.stats, partitions));
+    }
+
     /// Asks the dead-letter queue how much is in it.
     pub(super) async fn look_for_dead_letters(&mut self, app: &App, config: &QueueConfig) {
         let Some(name) = &config.dead_letter_queue else { return };
@@ -145,6 +150,23 @@ fn ordering_notice(config: &QueueConfig, stats: &QueueStats) -> Option<Notice> {
             "{receivers} receivers wait although {ready} messages do: a message group is worked by one \
              receiver at a time, and only {held_groups} groups have messages that are worked now; more \
              receivers do not help, more message groups do"
+        ),
+    })
+}
+
+/// It would get more partitions if it might.
+fn growth_notice(config: &QueueConfig, stats: &QueueStats, partitions: u32) -> Option<Notice> {
+    let observed = &stats.observed;
+    let rate = observed.arrivals_per_second.max(observed.served_per_second);
+    let of_one = rate / f64::from(partitions);
+    let may_grow = config.only && !config.fifo;
+    let is_held_back = may_grow && config.partitions_max <= partitions;
+    (is_held_back && f64::from(config.growth_rate) < of_one).then(|| Notice {
+        code: "PARTITIONS_AT_MAX",
+        message: format!(
+            "each of {partitions} partitions has {of_one:.0} messages per second, more than growth_rate={}, and the \
+             queue gets no more than partitions_max={}: raise that, or growth_rate if they keep up",
+            config.growth_rate, config.partitions_max
         ),
     })
 }
@@ -242,6 +264,23 @@ mod tests {
         let shrinking = QueueObserved { arrivals_per_second: 1.0, ..stats.observed.clone() };
         let stats = QueueStats { observed: shrinking, ..stats };
         assert_eq!(ShownStats::of(&queue, stats).time_to_limit_ms, None);
+    }
+
+    #[test]
+    fn it_is_said_when_a_busy_queue_gets_no_more_partitions() {
+        let queue = config(false, Duration::from_secs(30));
+        let queue = QueueConfig { only: true, growth_rate: 100, partitions_max: 12, ..queue };
+        let observed = QueueObserved { served_per_second: 1_300.0, ..QueueObserved::default() };
+        let stats = QueueStats { observed, ..QueueStats::default() };
+        let notice = growth_notice(&queue, &stats, 12).unwrap();
+        assert_eq!(notice.code, "PARTITIONS_AT_MAX");
+        assert!(notice.message.contains("108 messages per second"), "{}", notice.message);
+        assert_eq!(
+            (growth_notice(&queue, &stats, 11), growth_notice(&queue, &stats, 13)),
+            (None, None)
+        );
+        let fifo = QueueConfig { fifo: true, ..queue };
+        assert_eq!(growth_notice(&fifo, &stats, 12), None);
     }
 
     #[test]

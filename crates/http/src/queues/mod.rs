@@ -15,6 +15,7 @@ mod create_queue;
 mod delete_messages;
 mod delete_queue;
 mod extend_messages;
+mod growth;
 mod list_queues;
 mod look;
 mod message;
@@ -41,6 +42,7 @@ mod verbs;
 
 pub(crate) use carry_away::{carry_away, header, redrives_of};
 pub(crate) use create_queue::create;
+pub(crate) use growth::grow_queues;
 pub(crate) use look::{QueueStats, stats};
 pub(crate) use message::{Content, NewQueueMessage, first_identity, id_of};
 pub(crate) use observed::worked;

@@ -86,6 +86,9 @@ fn one() -> u32 {
     1
 }
 
+/// How often who waits looks whether the queue has more partitions.
+const PARTITIONS_LOOKED_FOR_EVERY: Duration = Duration::from_secs(1);
+
 /// The longest name of a holder or an attempt.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -243,6 +246,7 @@ pub(crate) async fn receive(
     let turn = app.turns.next();
     if wanted.attempt_id.is_some() && asks_others {
         let wanted = WrittenReceive { wait_ms: 0, repeats_only: true, ..wanted.clone() };
+        let queue = Arc::clone(queue);
         let repeating = Receiving { app, queue, wanted: &wanted, asks_others, turn };
         if let Ok(Some(handout)) = Box::pin(repeating.look()).await
             && !handout.is_empty()
@@ -250,7 +254,7 @@ pub(crate) async fn receive(
             return Ok(handout);
         }
     }
-    let receiving = Receiving { app, queue, wanted, asks_others, turn };
+    let mut receiving = Receiving { app, queue: Arc::clone(queue), wanted, asks_others, turn };
     let deadline = Instant::now() + Duration::from_millis(wanted.wait_ms);
     // Of its own, as whatever else is over before the wait begins: thousands of receivers may wait, and each keeps
     // what its future has room for.
@@ -262,7 +266,7 @@ pub(crate) async fn receive(
 
 struct Receiving<'a> {
     app: &'a App,
-    queue: &'a Arc<TopicView>,
+    queue: Arc<TopicView>,
     wanted: &'a WrittenReceive,
     asks_others: bool,
     turn: u32,
@@ -270,16 +274,16 @@ struct Receiving<'a> {
 
 impl Receiving<'_> {
     fn places(&self) -> Result<Places, ApiError> {
-        let places = Places::of(self.app, self.queue);
+        let places = Places::of(self.app, &self.queue);
         let places = if self.asks_others { places } else { places.only_here() };
         match places.here.is_empty() && places.elsewhere.is_empty() {
-            true => Err(no_leader(self.queue)),
+            true => Err(no_leader(&self.queue)),
             false => Ok(places),
         }
     }
 
     fn nothing(&self) -> Handout {
-        Handout::new(self.app, self.queue, Vec::new())
+        Handout::new(self.app, &self.queue, Vec::new())
     }
 
     /// What can be had without waiting; `None`: who may wait should.
@@ -322,7 +326,7 @@ impl Receiving<'_> {
                 break;
             }
             let wanted = WrittenReceive { max: left, ..self.wanted.clone() };
-            match receive_in(self.app, self.queue, partition, &wanted, None).await {
+            match receive_in(self.app, &self.queue, partition, &wanted, None).await {
                 Ok(more) if more.is_empty() => {}
                 Ok(more) => found = Some(join(found, more)),
                 Err(error) => first = first.or(Some(error)),
@@ -339,7 +343,7 @@ impl Receiving<'_> {
         let leaders: Vec<BrokerId> = places.elsewhere.keys().copied().collect();
         for leader in in_turn(&leaders, self.turn / TURNS_TO_OTHERS) {
             let wanted = WrittenReceive { wait_ms: 0, ..self.wanted.clone() };
-            match receive_from(self.app, self.queue, leader, &wanted).await {
+            match receive_from(self.app, &self.queue, leader, &wanted).await {
                 Ok(found) if found.is_empty() => {}
                 Ok(found) => return Ok(Some(found)),
                 Err(error) => first = first.or(Some(error)),
@@ -349,7 +353,7 @@ impl Receiving<'_> {
     }
 
     /// Waits at all partitions. When one cannot be waited at any more, all are looked for anew.
-    async fn wait(&self, deadline: Instant) -> Result<Handout, ApiError> {
+    async fn wait(&mut self, deadline: Instant) -> Result<Handout, ApiError> {
         loop {
             let waited = match self.places() {
                 Ok(places) => self.wait_once(places, deadline).await,
@@ -358,6 +362,7 @@ impl Receiving<'_> {
             let now = Instant::now();
             match waited {
                 Ok(handout) if !handout.is_empty() => return Ok(handout),
+                Ok(_) if now < deadline && self.has_more_partitions() => {}
                 Ok(nothing) if deadline <= now || *self.app.stop.borrow() => return Ok(nothing),
                 // What was handed out cannot be read, or a broker stops: nobody may spin on that.
                 Ok(_) => sleep_until(deadline.min(now + LOOK_AGAIN_AFTER)).await,
@@ -371,6 +376,19 @@ impl Receiving<'_> {
         }
     }
 
+    /// Whether partitions were added since it was looked for them; from then on they are known.
+    fn has_more_partitions(&mut self) -> bool {
+        let newest = self.app.queue(self.queue.name.as_str()).ok();
+        let newest = newest.filter(|it| it.id == self.queue.id);
+        match newest.filter(|it| it.partitions != self.queue.partitions) {
+            Some(newest) => {
+                self.queue = Arc::new(newest);
+                true
+            }
+            None => false,
+        }
+    }
+
     async fn wait_once(&self, places: Places, deadline: Instant) -> Result<Handout, ApiError> {
         let deadline = match places.nowhere.is_empty() {
             true => deadline,
@@ -381,14 +399,14 @@ impl Receiving<'_> {
         let wanted = WrittenReceive { wait_ms, ..self.wanted.clone() };
         let mut waiting = Waiting::default();
         for partition in places.here {
-            let (app, queue, wanted) = (self.app.clone(), Arc::clone(self.queue), wanted.clone());
+            let (app, queue, wanted) = (self.app.clone(), Arc::clone(&self.queue), wanted.clone());
             let here = waiting.all.spawn(async move {
                 receive_in(&app, &queue, partition, &wanted, Some(left)).await
             });
             waiting.here.push(here);
         }
         for leader in places.elsewhere.into_keys() {
-            let (app, queue, wanted) = (self.app.clone(), Arc::clone(self.queue), wanted.clone());
+            let (app, queue, wanted) = (self.app.clone(), Arc::clone(&self.queue), wanted.clone());
             waiting.all.spawn(async move { receive_from(&app, &queue, leader, &wanted).await });
         }
         let mut stop = self.app.stop.clone();
@@ -399,6 +417,9 @@ impl Receiving<'_> {
             let joined = tokio::select! {
                 joined = waiting.all.join_next() => joined,
                 _ = stop.changed() => return Ok(self.nothing()),
+                () = partitions_added(self.app, &self.queue), if self.asks_others => {
+                    return Ok(self.nothing());
+                }
                 () = sleep_until(until), if limit.is_some() => return Ok(self.nothing()),
             };
             match joined {
@@ -419,6 +440,18 @@ impl Receiving<'_> {
                 // A panic ends the process.
                 Some(Err(_)) => {}
             }
+        }
+    }
+}
+
+/// Ends when the queue has other partitions than it had.
+async fn partitions_added(app: &App, queue: &TopicView) {
+    loop {
+        sleep(PARTITIONS_LOOKED_FOR_EVERY).await;
+        let image = app.node.driver().image();
+        let many = image.topic_by_id(queue.id).map_or(0, |topic| topic.partitions.len());
+        if many != queue.partitions.get() as usize {
+            return;
         }
     }
 }

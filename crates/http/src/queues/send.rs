@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! order matters  ─▶ murmur2 of the message group: one partition, whoever leads it
-//! named by an id ─▶ murmur2 of the id: a repeat meets the first one there
+//! named by an id ─▶ murmur2 of the id: a repeat meets the first one there, also when partitions were added since
 //! otherwise      ─▶ a partition that this broker leads, or else one that somebody else leads
 //! ```
 //!
@@ -254,7 +254,8 @@ fn bound(queue: &TopicView, record: &NewMessage) -> Option<PartitionIndex> {
     }
     let names_it = |name: &[u8]| name == DEDUP_ID || name == MOVED_FROM;
     let id = record.headers.iter().rfind(|(name, _)| names_it(name))?.1.as_deref()?;
-    Some(partition_of(id, queue.partitions))
+    let among = queue.config.queue.dedup_partitions.unwrap_or(queue.partitions);
+    Some(partition_of(id, among.min(queue.partitions)))
 }
 
 /// As a body of `POST /topics/{topic}/messages` has it.
@@ -287,6 +288,9 @@ fn as_written(record: &NewMessage) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::message::Publish;
+    use std::num::NonZeroU32;
+    use towpath_model::properties::TopicConfig;
+    use towpath_model::{TopicId, TopicName};
 
     fn places() -> Places {
         Places {
@@ -333,6 +337,29 @@ mod tests {
             [Some(4), Some(0), Some(2)]
         );
         assert_eq!(picked(&[0, 1, 2, 3, 4]), Some(1));
+    }
+
+    #[test]
+    fn a_repeat_meets_the_first_one_although_partitions_were_added_since() {
+        let config = TopicConfig::default();
+        let queue = |partitions: u32, dedup_partitions: u32| {
+            let mut config = config.clone();
+            config.queue.dedup_partitions = NonZeroU32::new(dedup_partitions);
+            let name = TopicName::new("q").unwrap();
+            let partitions = NonZeroU32::new(partitions).unwrap();
+            TopicView { name, id: TopicId::default(), partitions, config }
+        };
+        for id in 0..100_u32 {
+            let id = Some(id.to_string().into_bytes());
+            for name in [DEDUP_ID, MOVED_FROM] {
+                let headers = vec![(name.to_vec(), id.clone())];
+                let record = NewMessage { headers, ..nothing() };
+                let first = bound(&queue(3, 0), &record);
+                assert!(first.is_some());
+                assert_eq!(bound(&queue(12, 3), &record), first);
+            }
+        }
+        assert_eq!(bound(&queue(12, 3), &nothing()), None);
     }
 
     #[test]

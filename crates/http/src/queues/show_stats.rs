@@ -33,6 +33,7 @@ pub(super) async fn handle(
     let stats = stats(&app, &queue, query.subscription.as_deref(), asks_others).await?;
     let mut shown = ShownStats::of(&queue.config.queue, stats);
     if asks_others {
+        shown.look_at_growth(&queue.config.queue, queue.partitions.get());
         shown.look_for_dead_letters(&app, &queue.config.queue).await;
     }
     Ok(Json(shown))

@@ -85,3 +85,28 @@ fn validating_changes_nothing_and_a_repeated_name_is_refused_once() {
     assert_eq!(results.len(), 1);
     assert_eq!(told(results[0].1.clone()), "InvalidRequest: Duplicate topic name.");
 }
+
+#[test]
+fn ids_of_a_queue_that_grows_stay_among_the_partitions_that_it_had() {
+    let kept = |configs: &[(&str, &str)]| {
+        let mut world = World::new();
+        let mut topic = world.topic("t");
+        topic.configs.extend(
+            configs.iter().map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned()))),
+        );
+        world.create(topic).unwrap();
+        assert_eq!(grow(&mut world, 3, None), "3");
+        let of = |world: &World| {
+            let image = world.image();
+            let topic = image.topic("t").unwrap();
+            topic.overrides.get("queue.dedup.partitions").cloned()
+        };
+        let first = of(&world);
+        assert_eq!(grow(&mut world, 5, None), "5");
+        assert_eq!(of(&world), first);
+        first
+    };
+    assert_eq!(kept(&[("queue.enable", "true")]).as_deref(), Some("1"));
+    assert_eq!(kept(&[]), None);
+    assert_eq!(kept(&[("queue.enable", "true"), ("queue.fifo", "true")]), None);
+}

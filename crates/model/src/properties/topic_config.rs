@@ -1,6 +1,7 @@
 //! A topic's configuration as the crates need it: plain values, already checked.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::Durability;
@@ -137,12 +138,18 @@ pub struct QueueConfig {
     pub dead_letter_receives: Option<u32>,
     /// `queue.dedup.scope` is `group`.
     pub dedup_by_group: bool,
+    /// `queue.dedup.partitions`; `None` is all.
+    pub dedup_partitions: Option<NonZeroU32>,
     /// `queue.dedup.window.ms`.
     pub dedup_window: Duration,
     /// `queue.delay.ms`.
     pub delay: Duration,
     /// `queue.fifo`.
     pub fifo: bool,
+    /// `queue.growth.after.ms`.
+    pub growth_after: Duration,
+    /// `queue.growth.rate`, messages per second and partition; at least 1.
+    pub growth_rate: u32,
     /// It takes no more messages: a task moves out what is there, and then it is deleted. That is said by the task, and
     /// by no property.
     pub given_up: bool,
@@ -160,6 +167,8 @@ pub struct QueueConfig {
     pub message_retention: Option<Duration>,
     /// `queue.only`: whoever is done with messages needs their records no more.
     pub only: bool,
+    /// `queue.partitions.max`, at least 1.
+    pub partitions_max: u32,
     /// `queue.retry.first.ms`.
     pub retry_first: Duration,
     /// `queue.retry.jitter.percent`, 100 at most.
@@ -183,6 +192,13 @@ impl TopicConfig {
     #[must_use]
     pub fn is_queue_only(&self) -> bool {
         self.queue_enable && self.queue.only
+    }
+
+    /// Whether it gets more partitions by itself. Messages in order, and those of producers whose consumers read the topic
+    /// as a log, keep the partition of their key.
+    #[must_use]
+    pub fn may_grow(&self) -> bool {
+        self.is_queue_only() && !self.queue.fifo
     }
 
     /// The configuration in which each property has the value that `value_of` names, and its
@@ -299,9 +315,12 @@ impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
             dead_letter_queue: TopicName::new(self.text("queue.dead.letter.queue").trim()).ok(),
             dead_letter_receives: dead_letter_receives.filter(|receives| 0 < *receives),
             dedup_by_group: self.text("queue.dedup.scope") == "group",
+            dedup_partitions: NonZeroU32::new(self.int("queue.dedup.partitions")),
             dedup_window: self.duration("queue.dedup.window.ms"),
             delay: self.duration("queue.delay.ms"),
             fifo: self.flag("queue.fifo"),
+            growth_after: self.duration("queue.growth.after.ms"),
+            growth_rate: self.int("queue.growth.rate"),
             given_up: false,
             in_flight_max: self.int("queue.in.flight.max"),
             only: self.flag("queue.only"),
@@ -314,6 +333,7 @@ impl<'v, F: Fn(&'static Property) -> Option<Cow<'v, str>>> Reader<F> {
                 _ => LimitPolicy::Reject,
             },
             message_retention: (0 <= self.long(retention)).then(|| self.duration(retention)),
+            partitions_max: self.int("queue.partitions.max"),
             retry_first: self.duration("queue.retry.first.ms"),
             retry_jitter_percent: self.int("queue.retry.jitter.percent"),
             retry_max: self.duration("queue.retry.max.ms"),

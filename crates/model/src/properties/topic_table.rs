@@ -243,6 +243,14 @@ pub(super) static TOPIC: &[Property] = &[
         "After how many receives the next one moves a message to the dead-letter queue; 0 is never.",
     )
     .example("5"),
+    Property::int(
+        "queue.dedup.partitions",
+        "0",
+        Check::AtLeast(0),
+        Count,
+        "Among how many partitions, the first ones, messages of a standard queue are spread that name a deduplication id or come from another queue: a repeat has to meet the first one. 0 is all. It is set when the queue gets more partitions, to what it had; whoever changes it lets repeats through for the window.",
+    )
+    .example("3"),
     Property::string(
         "queue.dedup.scope",
         "queue",
@@ -278,6 +286,22 @@ pub(super) static TOPIC: &[Property] = &[
         "Whether messages with the same key are delivered in order, and to one receiver at a time; those without a key are one such group.",
     )
     .example("true"),
+    Property::long(
+        "queue.growth.after.ms",
+        "60000",
+        Check::AtLeast(1000),
+        Milliseconds,
+        "How long the partitions of a queue have more to do than queue.growth.rate until it gets more of them, and how long it waits after that.",
+    )
+    .example("300000"),
+    Property::int(
+        "queue.growth.rate",
+        "5000",
+        Check::AtLeast(1),
+        Count,
+        "A standard queue gets more partitions, one for each broker and no more than twice as many, when those of one broker have more messages per second than that on the average, sent or done with, in the last minute and for queue.growth.after.ms.",
+    )
+    .example("20000"),
     Property::int(
         "queue.in.flight.max",
         "120000",
@@ -331,6 +355,14 @@ pub(super) static TOPIC: &[Property] = &[
         "Whether the topic is worked as a queue and nothing else: records of messages that every subscription is done with are removed then, those at the beginning of the log at once, those between others when min.cleanable.dirty.ratio of a segment are such, and whoever reads the topic as a log meets gaps. Topics that are created with queue.enable=true have it; with false, and with retention.guard=hold, records stay as long as retention keeps them.",
     )
     .example("true"),
+    Property::int(
+        "queue.partitions.max",
+        "12",
+        Check::AtLeast(1),
+        Count,
+        "Up to how many partitions a standard queue gets by itself. One that has as many, one whose messages are in order, one that is read as a log too (queue.only=false), and one of which a partition was placed by hand keep those that they have.",
+    )
+    .example("1"),
     Property::long(
         "queue.retry.first.ms",
         "0",

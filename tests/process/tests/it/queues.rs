@@ -146,9 +146,10 @@ fn a_subscription_is_in_partitions_that_are_added_later() {
     assert!(poll(2).is_empty());
     cluster.run("topic", &["partitions", "add", "q", "5", "--yes"]);
     cluster.wait_until_whole(3);
-    let messages: Vec<Value> =
-        (0..60).map(|n: u32| json!({"value": n.to_string(), "dedup_id": n.to_string()})).collect();
-    cluster.ask(3, "/queues/q/messages", &json!({ "messages": messages })).unwrap();
+    // Without ids, which would keep them in the partition that the queue had.
+    for n in 0..60 {
+        cluster.send_to(1 + n % 3, "q", &json!({"value": n.to_string()}));
+    }
     let mut polled = Vec::new();
     for id in (1..=3).cycle().take(60) {
         let some = poll(id);
@@ -239,4 +240,65 @@ fn a_million_messages_delayed_by_a_day_take_little_memory() {
     let received = http::post(http, "/queues/reminders/receive", &json!({"max": 10})).unwrap();
     assert_eq!(received.success().unwrap()["messages"], json!([]));
     broker.check_running().unwrap();
+}
+
+#[test]
+fn a_busy_queue_gets_partitions_and_gives_every_message_to_every_subscription_once() {
+    let cluster = Cluster::of(3);
+    let brokers = cluster.first_three();
+    cluster.wait_until_whole(3);
+    let settings = json!({"growth_rate": 5, "growth_after_ms": 1000, "partitions_max": 3});
+    let queue = json!({"name": "q", "partitions": 1, "settings": settings});
+    cluster.ask(1, "/queues", &queue).unwrap();
+    cluster.wait_until_whole(3);
+    let poll = json!({"group": "audit", "max": 1});
+    assert_eq!(cluster.ask(2, "/topics/q/poll", &poll).unwrap()["messages"], json!([]));
+
+    // Each is sent twice by the same id, the second time perhaps after partitions were added.
+    let began = Instant::now();
+    let (mut sent, mut late) = (0_u32, 0);
+    while late < 100 {
+        let value =
+            |n: u32| json!({"messages": [{"value": n.to_string(), "dedup_id": n.to_string()}]});
+        cluster.send_to(1 + sent as usize % 3, "q", &value(sent));
+        cluster.send_to(1 + (sent as usize + 1) % 3, "q", &value(sent.saturating_sub(50)));
+        // What may go anywhere goes to the new ones.
+        cluster.send_to(1 + sent as usize % 3, "q", &json!({"value": format!("free {sent}")}));
+        sent += 1;
+        if sent % 20 == 0 {
+            let shown = http::get(cluster.places[0].addresses.http, "/queues/q").unwrap();
+            assert!(began.elapsed() < WHOLE_PATIENCE, "{sent} messages, and it does not grow");
+            if shown.success().unwrap()["partitions"] == 3 {
+                late += 20;
+            }
+        }
+    }
+    let told = cluster.stats_at(1, "q").unwrap();
+    let is_at_max = |notice: &Value| notice["code"] == "PARTITIONS_AT_MAX";
+    assert!(told["notices"].as_array().unwrap().iter().any(is_at_max), "{told}");
+    let shown = http::get(cluster.places[0].addresses.http, "/queues/q").unwrap();
+    let shown = shown.success().unwrap();
+    assert_eq!(shown["settings"]["dedup_partitions"], 1, "{shown}");
+
+    cluster.wait_until_whole(3);
+    let numbers = (0..sent).map(|n| n.to_string());
+    let wanted: BTreeSet<String> = numbers.chain((0..sent).map(|n| format!("free {n}"))).collect();
+    for group in ["q", "audit"] {
+        let (mut values, mut partitions) = (BTreeSet::new(), BTreeSet::new());
+        eventually(WHOLE_PATIENCE, || {
+            let poll =
+                json!({"group": group, "max": 100, "timeout_ms": 500, "visibility_ms": 600_000});
+            let polled = cluster.ask(3, "/topics/q/poll", &poll).ok()?;
+            for message in polled["messages"].as_array()? {
+                let value = message["payload"].as_str()?.to_owned();
+                assert!(values.insert(value), "{message} was given to {group} twice");
+                let id = message["message_id"].as_str()?;
+                partitions.insert(id.split('-').next()?.to_owned());
+            }
+            (values.len() == wanted.len()).then_some(())
+        });
+        assert_eq!(values, wanted);
+        assert!(1 < partitions.len(), "messages lie in several partitions: {partitions:?}");
+    }
+    brokers.into_iter().for_each(stop);
 }

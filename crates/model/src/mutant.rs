@@ -226,6 +226,8 @@ mutants! {
     HandedOverTwice = "handed-over-twice",
     /// A new leader forgets which ids were sent.
     IdsForgotten = "ids-forgotten",
+    /// A subscription gets the number of the one that ended last.
+    SubscriptionNumberReused = "subscription-number-reused",
     /// Records are removed once the queue's own subscription is done with their messages.
     ForgottenByOne = "forgotten-by-one",
     /// Records are removed although it is not committed that their messages are done with.

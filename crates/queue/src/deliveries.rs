@@ -422,6 +422,9 @@ impl Deliveries {
             }
             Record::Unsubscribed { number, .. } => {
                 self.subscriptions.remove(number);
+                if mutant::is_on(Mutant::SubscriptionNumberReused) {
+                    self.next_subscription = *number;
+                }
                 self.forget_settled(self.messages.start..self.messages.admitted_to);
             }
             Record::Waits(wait) => self.waits.add(Arc::clone(wait)),

@@ -1,4 +1,5 @@
-//! Simulated time: a monotonic clock that only runs and a wall clock that also jumps (fault F11).
+//! Simulated time: a monotonic clock that only runs, perhaps a little too fast or too slow, and a wall clock that also
+//! jumps (fault F11).
 
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ pub struct SimClock {
     drift_per_mille: i64,
     /// What the drift owes, in thousandths of a nanosecond each.
     drift_rest: i64,
+    /// The same of the monotonic clock.
+    rate_per_mille: i64,
+    rate_rest: i64,
 }
 
 /// 2026-01-01T00:00:00Z: runs start on a plausible date.
@@ -36,7 +40,31 @@ impl SimClock {
     #[must_use]
     pub fn new() -> SimClock {
         let now = Now { time: Time(0), wall: START };
-        SimClock { now, jumps: 0, off_ms: 0, drift_per_mille: 0, drift_rest: 0 }
+        SimClock {
+            now,
+            jumps: 0,
+            off_ms: 0,
+            drift_per_mille: 0,
+            drift_rest: 0,
+            rate_per_mille: 0,
+            rate_rest: 0,
+        }
+    }
+
+    /// Lets the monotonic clock run too fast by so many thousandths, or too slow.
+    pub fn set_rate(&mut self, per_mille: i64) {
+        self.rate_per_mille = per_mille;
+    }
+
+    /// How long it takes until the monotonic clock has gone on by so much, at least.
+    #[must_use]
+    pub fn takes(&self, wait: Duration) -> Duration {
+        if self.rate_per_mille == 0 {
+            return wait;
+        }
+        let per_mille = u128::from(1_000_u64.saturating_add_signed(self.rate_per_mille));
+        let nanos = (wait.as_nanos() * 1_000).div_ceil(per_mille) + 1;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// Lets the wall clock run too fast by so many thousandths, or too slow.
@@ -58,8 +86,11 @@ impl SimClock {
 
     /// Lets time pass on both clocks.
     pub fn advance(&mut self, wait: Duration) {
-        self.now.time = self.now.time + wait;
         let nanos = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX / 2_000);
+        let gained = self.rate_rest + nanos * self.rate_per_mille;
+        self.rate_rest = gained.rem_euclid(1_000);
+        let passed = nanos + gained.div_euclid(1_000);
+        self.now.time = self.now.time + Duration::from_nanos(passed.unsigned_abs());
         let owed = self.drift_rest + nanos * self.drift_per_mille;
         const MILLI: i64 = 1_000_000_000;
         self.drift_rest = owed.rem_euclid(MILLI);
@@ -105,6 +136,23 @@ mod tests {
         for _ in 0..1_000 {
             clock.jump_wall(&mut rng);
             assert!(clock.off_ms.abs() <= OFF_MS_MAX);
+        }
+    }
+
+    #[test]
+    fn a_monotonic_clock_at_its_own_rate_gets_everywhere_in_the_time_that_it_takes() {
+        for rate in [-2, 0, 2] {
+            let mut clock = SimClock::new();
+            clock.set_rate(rate);
+            let wait = Duration::from_millis(2_007);
+            let takes = clock.takes(wait);
+            clock.advance(takes / 3);
+            clock.advance(takes - takes / 3);
+            let late = clock.now().time - (Time(0) + wait);
+            assert!(late < Duration::from_nanos(5), "{rate}: {late:?}");
+            // Each step is cut to milliseconds.
+            let wall = clock.now().wall.0 - START.0;
+            assert!(wall.abs_diff(takes.as_millis() as i64) <= 1, "{rate}: {wall} ms");
         }
     }
 

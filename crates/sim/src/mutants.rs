@@ -70,6 +70,7 @@ pub fn hunts(mutant: Mutant) -> Vec<Hunt> {
         | M::OneReceiveTooMany
         | M::HandedOverTwice
         | M::IdsForgotten
+        | M::SubscriptionNumberReused
         | M::ForgottenByOne
         | M::ForgottenEarly
         | M::DelayRoundedDown

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use towpath_driver::{Clock, Delivery, Net, VolumeIndex};
 use towpath_model::{Now, Time, Token};
@@ -57,6 +58,11 @@ impl ProcessClock {
     /// Whether a sync round was asked for in this data directory.
     pub(in crate::profiles) fn is_sync_wanted(&self, volume: VolumeIndex) -> bool {
         lock(&self.wishes).syncs_wanted.contains(&volume)
+    }
+
+    /// How long it takes until this clock has gone on by so much.
+    pub(in crate::profiles) fn takes(&self, wait: Duration) -> Duration {
+        lock(&self.machine).takes(wait)
     }
 
     /// When the timer rings next.

@@ -29,6 +29,8 @@ pub(super) struct Book {
     pub(super) start: Offset,
     /// The furthest log start that somebody asked for.
     pub(super) start_asked: Offset,
+    /// Records of messages that are done with go: each replica removes them from sealed segments by itself.
+    pub(super) has_gaps: bool,
     /// Who led in which epoch (INV-R6).
     leaders: BTreeMap<LeaderEpoch, BrokerId>,
     /// What was appended under which epoch at which offset (INV-R7).
@@ -127,7 +129,11 @@ impl Book {
         if end < from {
             return Err(format!("it starts at {from}, and the end is {end}"));
         }
-        let mut found = found.into_iter().filter(|header| from <= header.base_offset());
+        let found = found.into_iter().filter(|header| from <= header.base_offset());
+        if self.has_gaps {
+            return self.compare_what_is_left(from, end, found);
+        }
+        let mut found = found;
         for (base, committed) in self.batches.range(from..end) {
             if !is_wanted(committed) {
                 break;
@@ -138,6 +144,26 @@ impl Book {
                     "at {base} {:?} is committed since epoch {}, and there is {here:?}",
                     committed.header, committed.in_epoch
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing else is there than what is committed, or a part of it.
+    fn compare_what_is_left<'h>(
+        &self,
+        from: Offset,
+        end: Offset,
+        found: impl Iterator<Item = &'h BatchHeader>,
+    ) -> Result<(), String> {
+        for header in found.filter(|header| header.base_offset() < end) {
+            let committed = self.batches.range(from..=header.base_offset()).next_back();
+            let is_part = committed.is_some_and(|(_, committed)| {
+                header.next_offset() <= committed.header.next_offset()
+                    && header.leader_epoch() == committed.header.leader_epoch()
+            });
+            if !is_part {
+                return Err(format!("there is {header:?}, and {committed:?} is committed"));
             }
         }
         Ok(())

@@ -141,6 +141,11 @@ impl Node {
         }
     }
 
+    /// Its monotonic clock runs too fast by so many thousandths, or too slow.
+    pub(super) fn set_rate(&mut self, per_mille: i64) {
+        lock(&self.clock).set_rate(per_mille);
+    }
+
     /// Its wall clock jumps.
     pub(super) fn jump_wall(&mut self, rng: &mut Rng) {
         lock(&self.clock).jump_wall(rng);
@@ -252,7 +257,7 @@ impl Node {
 impl Process {
     /// Global time of a deadline of the process.
     pub(super) fn global(&self, deadline: Time) -> Time {
-        self.started_at + (deadline - Time(0))
+        self.started_at + self.clock.takes(deadline - Time(0))
     }
 
     /// Whether anybody waits for a round that has not begun; says so once.

@@ -141,6 +141,7 @@ impl World {
         let statics = Overrides::from([
             property("log.segment.bytes", swarm.segment_bytes.to_string()),
             property("log.index.interval.bytes", "400".to_owned()),
+            property("log.cleaner.backoff.ms", "100".to_owned()),
             property("disk.reserve.bytes", "3000".to_owned()),
             // Some records are years old; that they expire is another profile's matter.
             property("log.retention.ms", "-1".to_owned()),

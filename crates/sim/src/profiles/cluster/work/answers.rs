@@ -35,7 +35,17 @@ impl World {
                     .account
                     .settle_answered(place, act, receipts, outcomes, call, now, is_newest)
             }
+            (
+                Waiter::Settled { place, .. }
+                | Waiter::Received(Receiving { asked: Asked { place, .. }, .. }),
+                Delivery::Deliveries(Reply::UnknownSubscription),
+            ) => match self.is_replaced(of, place.0.delivery_log()) {
+                // It may have begun where somebody else leads.
+                true => Ok(()),
+                false => self.work.account.not_found(*place),
+            },
             (Waiter::Carries(carrying), delivery) => self.carried(carrying, delivery),
+            (Waiter::Named(naming), delivery) => self.naming_leaves(of, naming, delivery),
             _ => Ok(()),
         }
     }
@@ -73,6 +83,10 @@ impl World {
             | Waiter::Reads { receiving: Receiving { asked, .. }, .. } => {
                 let looked_at = self.work.account.receive_unknown(&asked)?;
                 self.hand_over_all(looked_at)
+            }
+            Waiter::Named(naming) => {
+                self.naming_over(&naming);
+                Ok(())
             }
             Waiter::Sent { .. } | Waiter::Settled { .. } | Waiter::Carries(_) | Waiter::Nothing => {
                 Ok(())
@@ -128,6 +142,10 @@ impl World {
         let messages = match reply {
             Reply::Received { messages, .. } => messages,
             Reply::OverLimit => Vec::new(),
+            Reply::UnknownSubscription => {
+                self.events.note("work: subscription not found");
+                Vec::new()
+            }
             other => {
                 let detail = format!("{}/{}: a receive is answered by {other:?}", place.0, place.1);
                 return Err(Violation::new("INV-Q1", detail));

@@ -49,6 +49,10 @@ impl World {
             return Ok(());
         }
         self.schedule(self.now + LOOK_EVERY, Event::Carry(by, starts));
+        self.clean(by)?;
+        if !self.is_same(by, starts) {
+            return Ok(());
+        }
         let found = self.call(by, |driver| driver.moves_underway())?;
         let ways: BTreeSet<_> = found.into_iter().flatten().collect();
         for (partition, subscription, to) in ways {
@@ -113,7 +117,7 @@ impl World {
                 }
                 self.events.add("work: message carried", offsets.len() as u64);
                 let request = Request::Moved { subscription: place.1, offsets };
-                self.ask_queue(by, place.0, request, Waiter::Nothing)
+                self.ask_queue(by, place.0, request, Waiter::Nothing).map(drop)
             }
             _ => Ok(()),
         }

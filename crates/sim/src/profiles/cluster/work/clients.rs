@@ -13,6 +13,7 @@ use super::carrier::Carrying;
 use super::drain::Probe;
 use super::mix::{Mix, Step};
 use super::records::{Stored, batch};
+use super::subscribers::{Names, Naming};
 use super::{DEAD, QUEUE};
 use crate::profile::Violation;
 use crate::profiles::broker::validate;
@@ -34,6 +35,7 @@ pub(in super::super) struct Clients {
     pub(super) unheard: Vec<(TopicPartition, u64, Stored)>,
     /// Receives that wait, by whom they were asked.
     waiting: Vec<(BrokerId, Token)>,
+    pub(super) names: Names,
     pub(super) probe: Option<Probe>,
     /// Messages that were received at the end.
     pub(super) drained: u64,
@@ -69,6 +71,7 @@ pub(in super::super) enum Waiter {
         call: u64,
     },
     Carries(Carrying),
+    Named(Naming),
     Nothing,
 }
 
@@ -104,6 +107,7 @@ impl World {
             for index in 0..partitions {
                 let Some(id) = self.partition_named(name, index) else { return Ok(false) };
                 self.work.account.serves(id, rules.clone());
+                self.books.entry(id).or_default().has_gaps = mix.is_only;
                 let list = if name == DEAD { &mut self.work.dead } else { &mut self.work.queues };
                 list.push(id);
             }
@@ -183,11 +187,16 @@ impl World {
             Step::Purge => self.purge(),
             Step::Dispose => self.dispose(),
             Step::DeleteRecords => self.delete_messages(),
+            Step::Name => self.name_or_end(),
         }
     }
 
-    fn any_place(&mut self) -> Place {
-        let places = self.work.account.places();
+    pub(super) fn any_place(&mut self) -> Place {
+        let ended = self.work.account.ended_places();
+        let places = match ended.is_empty() || self.rng.percent(95) {
+            true => self.work.account.places(),
+            false => ended,
+        };
         places[self.rng.index(places.len())]
     }
 
@@ -415,23 +424,25 @@ impl World {
         };
         let call = self.work.account.settle_asked(place, act, &receipts, self.now);
         self.ask_queue(of, partition, request, Waiter::Settled { place, act, receipts, call })
+            .map(drop)
     }
 
-    /// Asks the deliveries of a partition.
+    /// Asks the deliveries of a partition; says whether there may be an answer.
     pub(super) fn ask_queue(
         &mut self,
         of: BrokerId,
         partition: TopicPartition,
         request: Request,
         waiter: Waiter,
-    ) -> Result<(), Violation> {
+    ) -> Result<bool, Violation> {
         let token = self.token();
         self.waits.insert((of, token), Waiting::Work(Box::new(waiter)));
         let asked = self.call(of, |driver| driver.ask_deliveries(partition, token, request))?;
-        if !matches!(asked, Some(Ok(()))) {
+        let is_asked = matches!(asked, Some(Ok(())));
+        if !is_asked {
             self.waits.remove(&(of, token));
         }
-        Ok(())
+        Ok(is_asked)
     }
 
     fn purge(&mut self) -> Result<(), Violation> {
@@ -440,7 +451,7 @@ impl World {
         self.work.account.purge_asked(place, self.now);
         self.events.note("work: purge");
         let request = Request::Purge { subscription: place.1 };
-        self.ask_queue(of, place.0, request, Waiter::Nothing)
+        self.ask_queue(of, place.0, request, Waiter::Nothing).map(drop)
     }
 
     /// Somebody drops messages, or moves them to the other queue, whoever has them.
@@ -461,7 +472,7 @@ impl World {
         let to = is_moved.then(|| (Arc::from(other), DeadReason::Redriven));
         let (held_too, note) = (self.rng.percent(50), None);
         let request = Request::Dispose { subscription: place.1, offsets, held_too, to, note };
-        self.ask_queue(of, place.0, request, Waiter::Nothing)
+        self.ask_queue(of, place.0, request, Waiter::Nothing).map(drop)
     }
 
     fn delete_messages(&mut self) -> Result<(), Violation> {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::super::faults::Fault;
 use super::super::swarm::{Op, Swarm};
 use super::account::Rules;
 use crate::rng::Rng;
@@ -22,6 +21,7 @@ pub(in super::super) enum Step {
     Purge,
     Dispose,
     DeleteRecords,
+    Name,
 }
 
 /// The mix of one seed.
@@ -36,6 +36,10 @@ pub(in super::super) struct Mix {
     pub(super) in_flight_max: u64,
     /// Bytes of a delivery log between two snapshots.
     pub(in super::super) snapshot_bytes: u64,
+    /// The topics are queues and nothing else: records go with their messages.
+    pub(super) is_only: bool,
+    /// How long a segment takes records: they are sealed in a run of some dozens of messages.
+    pub(super) segment_lasts: Duration,
     /// Longest delays and holds.
     pub(super) delay_max: Duration,
     pub(super) visibility_max: Duration,
@@ -53,17 +57,17 @@ fn ms(ms: u64) -> Duration {
 
 impl Mix {
     fn draw(rng: &mut Rng) -> Mix {
+        let is_only = rng.percent(50);
         let is_fifo = rng.percent(40);
         let has_dead_letters = rng.percent(60);
         let retention = rng.percent(20).then(|| ms(rng.between(3_000, 8_000)));
         let dedup_window = ms(rng.weighted(&[(3, 300_000), (1, 2_000)]));
-        let records_kept = rng.percent(15).then(|| ms(rng.between(6_000, 10_000)));
         let usual_delay = ms(rng.weighted(&[(5, 0), (1, 700)]));
         let rules = Rules {
             is_fifo,
             delay: usual_delay,
             retention,
-            records_kept,
+            removes_settled: is_only || rng.percent(50),
             receives_max: rng.weighted(&[(1, None), (2, Some(2)), (1, Some(4))]),
             has_dead_letters,
             expired_are_dead_letters: rng.percent(50),
@@ -75,6 +79,7 @@ impl Mix {
             is_fifo,
             dedup_window,
             dedup_scope: "queue",
+            removes_settled: is_only || rng.percent(50),
             subscriptions: 1,
             ..Rules::default()
         };
@@ -85,6 +90,8 @@ impl Mix {
             partitions: rng.weighted(&[(2, 1), (1, 2)]),
             retry_first: ms(rng.weighted(&[(3, 0), (1, 400)])),
             in_flight_max: rng.weighted(&[(3, 120_000), (1, 4)]),
+            is_only,
+            segment_lasts: ms(rng.weighted(&[(2, 60), (1, 300), (1, 1_500)])),
             snapshot_bytes: rng.weighted(&[(2, 1_000), (2, 6_000), (1, 4 << 20)]),
             delay_max: ms(rng.weighted(&[(1, 800), (2, 4_000)])),
             visibility_max: ms(rng.weighted(&[(1, 600), (2, 5_000)])),
@@ -102,14 +109,18 @@ impl Mix {
         let millis = |wait: Duration| wait.as_millis().to_string();
         let mut all = vec![
             ("queue.enable", "true".to_owned()),
+            ("queue.only", self.is_only.to_string()),
+            ("segment.ms", millis(self.segment_lasts)),
+            ("min.cleanable.dirty.ratio", "0.05".to_owned()),
             ("queue.fifo", rules.is_fifo.to_string()),
             ("queue.delay.ms", millis(rules.delay)),
             ("queue.dedup.window.ms", millis(rules.dedup_window)),
             ("queue.dedup.scope", rules.dedup_scope.to_owned()),
             ("queue.message.retention.ms", rules.retention.map_or("-1".to_owned(), millis)),
         ];
-        if let Some(kept) = rules.records_kept {
-            all.push(("retention.ms", millis(kept)));
+        if rules.removes_settled && !self.is_only {
+            // Far less than anybody needs: what is not settled stays all the same.
+            all.push(("retention.ms", "1".to_owned()));
         }
         if !is_dead {
             all.push(("queue.retry.first.ms", millis(self.retry_first)));
@@ -138,6 +149,7 @@ fn draw_steps(rng: &mut Rng) -> Vec<(u64, Step)> {
         (1, Step::Purge),
         (3, Step::Dispose),
         (1, Step::DeleteRecords),
+        (4, Step::Name),
     ];
     steps.extend(rare.into_iter().filter(|_| rng.percent(50)));
     steps
@@ -156,11 +168,6 @@ impl Swarm {
         swarm.op_every = ms(rng.weighted(&[(1, 15), (1, 40)]));
         swarm.lasts = ms(rng.between(1_000, 4_000));
         let mix = Mix::draw(rng);
-        if mix.own.records_kept.is_some() {
-            // When records go is a matter of people's clocks: they may be some seconds off here, and no more.
-            swarm.faults.retain(|(_, fault)| *fault != Fault::JumpWall);
-            swarm.faults.push((1, Fault::CutConnection));
-        }
         swarm.work = Some(mix);
         swarm
     }

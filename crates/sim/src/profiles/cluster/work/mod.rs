@@ -13,10 +13,12 @@
 mod account;
 mod answers;
 mod carrier;
+mod cleaner;
 mod clients;
 mod drain;
 mod mix;
 mod records;
+mod subscribers;
 
 use std::time::Duration;
 
@@ -78,13 +80,19 @@ impl Profile for Queue {
             "work: messages dropped",
             "work: messages lost on the way",
             "work: messages moved",
+            "work: nothing left of what was done with",
             "work: nothing received",
             "work: promise kept",
             "work: purge",
             "work: receiver hung up",
             "work: receivers woken",
             "work: records deleted",
+            "work: segment written anew",
             "work: send repeated",
+            "work: subscribed from now on",
+            "work: subscribed from the start",
+            "work: subscription ended",
+            "work: subscription not found",
         ]
     }
 
@@ -92,6 +100,7 @@ impl Profile for Queue {
         let mut rng = Rng::new(seed);
         let swarm = Swarm::of_queues(&mut rng);
         let mut world = World::with(rng, swarm, trace.clone());
+        world.let_clocks_differ();
         world.life(live)?;
         Ok(world.into_events())
     }
@@ -134,6 +143,17 @@ fn form(world: &mut World) -> Result<(), Violation> {
 }
 
 impl World {
+    /// In half of the runs every broker's monotonic clock has a rate of its own (INV-Q9).
+    fn let_clocks_differ(&mut self) {
+        if self.chance.percent(50) {
+            return;
+        }
+        let most = i64::from(account::RATE_PER_MILLE);
+        for node in self.nodes.values_mut() {
+            node.set_rate(self.chance.weighted(&[(1, 0), (1, most), (1, -most)]));
+        }
+    }
+
     pub(super) fn mix(&self) -> &Mix {
         self.swarm.work.as_ref().expect("asked only where queues are worked")
     }

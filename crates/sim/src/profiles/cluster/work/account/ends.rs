@@ -2,7 +2,7 @@
 
 use towpath_model::{Offset, Time, TopicPartition};
 
-use super::{Account, CLOCKS_APART, Copy, Place, TICK, Twin};
+use super::{Account, Copy, Place, TICK, Twin, at_least};
 
 impl Account {
     /// Whether a message may have gone where it grows too old.
@@ -14,14 +14,7 @@ impl Account {
     ) -> bool {
         let ttl = self.messages[&copy.number].ttl.filter(|_| copy.from.is_none());
         let limits = [ttl, self.rules[&partition].retention];
-        limits.into_iter().flatten().any(|limit| copy.sent_at + limit <= now + TICK)
-            || self.may_be_deleted(partition, copy, now)
-    }
-
-    /// Whether a record may be gone, worked or not, because it is old.
-    pub(super) fn may_be_deleted(&self, partition: TopicPartition, copy: &Copy, now: Time) -> bool {
-        let kept = self.rules[&partition].records_kept;
-        kept.is_some_and(|kept| copy.sent_at + kept <= now + CLOCKS_APART)
+        limits.into_iter().flatten().any(|limit| copy.sent_at + at_least(limit) <= now + TICK)
     }
 
     pub(super) fn may_be_moved(&self, place: &Place, copy: &Copy, now: Time) -> bool {
@@ -50,6 +43,7 @@ impl Account {
             told.deleted.is_some() || told.may_be_gone.is_some_and(|at| at <= now)
         });
         is_done
+            || copy.deletion_asked.is_some_and(|at| at <= now)
             || self.may_be_moved(place, copy, now)
             || self.may_have_expired(place.0, copy, now)
             || !self.others(place.0, offset).is_empty()
@@ -61,20 +55,22 @@ impl Account {
     pub(in super::super) fn open(&self, now: Time) -> Option<String> {
         self.copies.iter().find_map(|((partition, offset), copy)| {
             copy.acknowledged_at?;
-            let mut numbers = 0..self.rules[partition].subscriptions;
-            numbers.find_map(|number| {
-                let place = (*partition, number);
-                let is_kept = self.is_accounted_for(&place, *offset, now)
-                    || self.was_repeated(&place, *offset, now)
-                    || self
-                        .others(*partition, *offset)
-                        .into_iter()
-                        .any(|other| self.is_accounted_for(&place, other, now));
+            self.places_of(*partition).find_map(|place| {
+                let (partition, number) = place;
+                let is_kept = self.is_kept(&place, *offset, now);
                 (!is_kept).then(|| {
                     format!("{partition}/{number}: message at {offset} is nowhere: {copy:?}")
                 })
             })
         })
+    }
+
+    /// Whether the promise of a send is kept, by this copy of its message or by another one.
+    fn is_kept(&self, place: &Place, offset: Offset, now: Time) -> bool {
+        let others = self.others(place.0, offset);
+        self.is_accounted_for(place, offset, now)
+            || self.was_repeated(place, offset, now)
+            || others.into_iter().any(|other| self.is_accounted_for(place, other, now))
     }
 
     /// Whether it may be another copy of one that may have gone before anybody heard of it.
@@ -108,11 +104,13 @@ impl Account {
         });
         let arrived = self.twins.get(&Twin::From((partition, offset, number)));
         is_gone
+            || self.may_lack(place, offset, copy)
+            || copy.deletion_asked.is_some()
             || (self.may_have_expired(partition, copy, now) && !goes_elsewhere)
-            || self.may_be_deleted(partition, copy, now)
             || arrived.into_iter().flatten().any(|(to, at)| {
-                let mut numbers = 0..self.rules[to].subscriptions;
-                numbers.all(|number| self.is_accounted_for(&(*to, number), *at, now))
+                self.places_of(*to).all(|place| {
+                    self.is_accounted_for(&place, *at, now) || self.was_repeated(&place, *at, now)
+                })
             })
     }
 

@@ -12,6 +12,7 @@ mod ends;
 mod lease;
 mod receives;
 mod settles;
+mod subscriptions;
 
 #[cfg(test)]
 mod tests;
@@ -23,14 +24,20 @@ use towpath_model::{Offset, Time, TopicPartition};
 use towpath_queue::Receipt;
 
 use lease::Lease;
+use subscriptions::Subscription;
 
 use crate::profile::Violation;
 
 /// Readings of clocks are cut to milliseconds.
 const TICK: Duration = Duration::from_millis(2);
 
-/// As far as people's clocks are apart that run 5 % too fast or too slow, in a run.
-const CLOCKS_APART: Duration = Duration::from_secs(4);
+/// By how many thousandths the clocks of brokers run too fast or too slow, at most.
+pub(super) const RATE_PER_MILLE: u32 = 2;
+
+/// How long a wait lasts at least, by whichever broker's clock.
+fn at_least(wait: Duration) -> Duration {
+    wait - wait * RATE_PER_MILLE / 1_000
+}
 
 /// A subscription of a partition.
 pub(super) type Place = (TopicPartition, u32);
@@ -44,13 +51,14 @@ pub(super) struct Rules {
     pub(super) is_fifo: bool,
     pub(super) delay: Duration,
     pub(super) retention: Option<Duration>,
-    /// How long records are kept, whether or not they are worked.
-    pub(super) records_kept: Option<Duration>,
+    /// Records may go once every subscription is done with them.
+    pub(super) removes_settled: bool,
     pub(super) receives_max: Option<u32>,
     pub(super) has_dead_letters: bool,
     pub(super) expired_are_dead_letters: bool,
     pub(super) dedup_window: Duration,
     pub(super) dedup_scope: &'static str,
+    /// Subscriptions that are there from the beginning to the end.
     pub(super) subscriptions: u32,
 }
 
@@ -125,6 +133,10 @@ struct Copy {
     /// It was appended no earlier.
     sent_at: Time,
     acknowledged_at: Option<Time>,
+    /// When an answer with it left for the first time.
+    first_seen: Option<Time>,
+    /// Records up to here may be gone, by what somebody asked for.
+    deletion_asked: Option<Time>,
     /// By subscription.
     told: BTreeMap<u32, Told>,
 }
@@ -160,6 +172,7 @@ struct Calls {
 #[derive(Debug, Default)]
 pub(super) struct Account {
     rules: BTreeMap<TopicPartition, Rules>,
+    subscriptions: BTreeMap<Place, Subscription>,
     messages: BTreeMap<u64, Message>,
     /// What was acknowledged or received.
     copies: BTreeMap<(TopicPartition, Offset), Copy>,
@@ -187,13 +200,8 @@ enum Twin {
 impl Account {
     /// There is a queue.
     pub(super) fn serves(&mut self, partition: TopicPartition, rules: Rules) {
+        self.subscribed_from_the_beginning(partition, rules.subscriptions);
         self.rules.insert(partition, rules);
-    }
-
-    /// Every subscription of every partition.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let all = self.rules.iter();
-        all.flat_map(|(id, rules)| (0..rules.subscriptions).map(|number| (*id, number))).collect()
     }
 
     pub(super) fn rules(&self, partition: TopicPartition) -> &Rules {
@@ -223,6 +231,8 @@ impl Account {
             from: written.from,
             sent_at: at,
             acknowledged_at: None,
+            first_seen: None,
+            deletion_asked: None,
             told: BTreeMap::new(),
         };
         self.claims.insert((partition, offset, claim), copy);

@@ -7,7 +7,7 @@ use towpath_model::{Offset, Time};
 use towpath_queue::Receipt;
 
 use super::lease::Lease;
-use super::{Account, Asked, Copy, Handed, Place, TICK, Written};
+use super::{Account, Asked, Copy, Handed, Place, TICK, Written, at_least};
 use crate::profile::{Violation, ensure};
 
 impl Account {
@@ -25,14 +25,17 @@ impl Account {
         self.numbers += 1;
         let number = self.numbers;
         if let Some(attempt) = attempt {
-            self.named.entry((place, attempt)).or_default().push((number, at + visibility));
+            self.named
+                .entry((place, attempt))
+                .or_default()
+                .push((number, at + at_least(visibility)));
             let (partition, subscription) = place;
             let all = (partition, Offset(0))..=(partition, Offset(i64::MAX));
             for (_, copy) in self.copies.range_mut(all) {
                 let told = copy.told.get_mut(&subscription);
                 let lease = told.and_then(|told| told.lease.as_mut());
                 if let Some(lease) = lease.filter(|lease| lease.attempt == Some(attempt)) {
-                    lease.may_end(number, at + visibility);
+                    lease.may_end(number, at + at_least(visibility));
                 }
             }
         }
@@ -132,6 +135,7 @@ impl Account {
         let (partition, number) = asked.place;
         let Handed { receipt: Receipt { offset, lease }, receives, .. } = *handed;
         let what = format!("{partition}/{number}: message at {offset}");
+        self.check_subscription(asked, handed)?;
         self.check_delay(asked.place, offset, left, &what)?;
         self.check_twins(asked, left, offset, &what)?;
         self.check_way(asked, left, handed, &what)?;
@@ -146,6 +150,7 @@ impl Account {
         let calls = self.calls[&asked.place];
         let copy = self.copies.get_mut(&(partition, offset)).expect("learnt of before");
         let sent_at = copy.sent_at;
+        copy.first_seen.get_or_insert(left);
         let told = copy.told.entry(number).or_default();
         if let Some(deleted) = told.deleted {
             ensure!(
@@ -198,7 +203,7 @@ impl Account {
         told.receives = receives;
         told.uncounted = 0;
         told.unknown = asked.unknown;
-        let (first_until, attempt) = (from + asked.visibility, asked.attempt);
+        let (first_until, attempt) = (from + at_least(asked.visibility), asked.attempt);
         let mut newest = Lease { number: lease, first_until, attempt, changes: Vec::new() };
         // Whoever has asked by the same name may have got the same, for less long.
         let again = attempt.and_then(|attempt| self.named.get(&(asked.place, attempt)));
@@ -213,15 +218,19 @@ impl Account {
 
     pub(super) fn check_delay(
         &self,
-        (partition, _): Place,
+        place: Place,
         offset: Offset,
         left: Time,
         what: &str,
     ) -> Result<(), Violation> {
+        let (partition, _) = place;
         let copy = &self.copies[&(partition, offset)];
+        if !self.is_known_in_full(&place, offset, copy) {
+            return Ok(());
+        }
         let usual = self.rules[&partition].delay;
         let own = self.messages[&copy.number].delay.filter(|_| copy.from.is_none());
-        let ready = copy.sent_at + own.unwrap_or(usual);
+        let ready = copy.sent_at + at_least(own.unwrap_or(usual));
         ensure!(
             ready <= left + TICK,
             "INV-Q8",
@@ -256,7 +265,7 @@ impl Account {
             let window = self.rules[&partition].dedup_window;
             let was_purged = self.purged.get(&partition).is_some_and(|at| first <= *at);
             ensure!(
-                was_purged || first + window <= left,
+                was_purged || first + at_least(window) <= left,
                 "INV-Q7",
                 "{what} is a repeat of that at {other} within {window:?}, and both are delivered"
             );
@@ -332,7 +341,12 @@ impl Account {
             let lease = told.and_then(|told| told.lease.as_ref());
             lease.is_some_and(|lease| one.receipt.lease <= lease.number)
         };
-        for one in handed.iter().filter(|one| !is_again(one)) {
+        let is_known = |offset: Offset| {
+            let copy = &self.copies[&(partition, offset)];
+            self.is_known_in_full(&asked.place, offset, copy)
+        };
+        let new = handed.iter().filter(|one| !is_again(one) && is_known(one.receipt.offset));
+        for one in new {
             let offset = one.receipt.offset;
             let group = one.written.group;
             let here = before.entry(group).or_default();
@@ -344,7 +358,7 @@ impl Account {
                 what()
             );
             for other in self.groups[&(partition, group)].iter().filter(|at| **at != offset) {
-                if here.contains(other) {
+                if here.contains(other) || !is_known(*other) {
                     continue;
                 }
                 let copy = &self.copies[&(partition, *other)];
@@ -359,7 +373,9 @@ impl Account {
                 );
                 let is_sure = copy.acknowledged_at.is_some_and(|at| at <= asked.at);
                 ensure!(
-                    !(*other < offset && is_sure) || has_left,
+                    !(*other < offset && is_sure)
+                        || has_left
+                        || self.may_lack(&asked.place, *other, copy),
                     "INV-Q5",
                     "{} is delivered before that at {other}: {copy:?}",
                     what()

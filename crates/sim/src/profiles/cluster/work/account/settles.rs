@@ -1,9 +1,9 @@
 //! What is done with messages: what may come of it, and what is answered.
 
 use towpath_model::{Offset, Time, TopicPartition};
-use towpath_queue::{Receipt, ReceiptOutcome};
+use towpath_queue::{OWN_SUBSCRIPTION, Receipt, ReceiptOutcome};
 
-use super::{Account, Act, Copy, Place, TICK, Told};
+use super::{Account, Act, Copy, Place, TICK, Told, at_least};
 use crate::profile::{Violation, ensure};
 
 impl Account {
@@ -26,7 +26,7 @@ impl Account {
             };
             match act {
                 Act::Delete => drop(told.may_be_gone.get_or_insert(now)),
-                Act::Extend(keep) => newest.may_end(call, now + keep),
+                Act::Extend(keep) => newest.may_end(call, now + at_least(keep)),
                 Act::Release(_) => newest.may_end(call, now),
                 Act::Unclaim => {
                     newest.may_end(call, now);
@@ -98,7 +98,10 @@ impl Account {
 
     /// Everything that is there may go.
     pub(in super::super) fn purge_asked(&mut self, (partition, number): Place, now: Time) {
-        self.purged.insert(partition, now);
+        // Ids are the queue's: those of named subscriptions do not go.
+        if number == OWN_SUBSCRIPTION {
+            self.purged.insert(partition, now);
+        }
         self.each_copy(partition, Offset(i64::MAX), |copy| {
             copy.told.entry(number).or_default().may_be_gone.get_or_insert(now);
         });
@@ -143,11 +146,8 @@ impl Account {
         end: Offset,
         now: Time,
     ) {
-        let subscriptions = self.rules[&partition].subscriptions;
         self.each_copy(partition, end, |copy| {
-            for number in 0..subscriptions {
-                copy.told.entry(number).or_default().may_be_gone.get_or_insert(now);
-            }
+            copy.deletion_asked.get_or_insert(now);
         });
     }
 

@@ -156,3 +156,35 @@ fn a_promise_is_open_until_its_message_has_come_to_its_end() {
     account.purge_asked(place(), at(9));
     assert_eq!(account.open(at(9)), None);
 }
+
+#[test]
+fn a_subscription_from_the_start_is_owed_what_was_there_and_one_from_now_on_is_not() {
+    for (from_start, removes_settled, is_owed) in
+        [(true, false, true), (true, true, false), (false, false, false)]
+    {
+        let mut account = account(false);
+        account.rules.get_mut(&partition()).unwrap().removes_settled = removes_settled;
+        account.purge_asked(place(), at(1));
+        assert_eq!(account.open(at(1)), None);
+        let named = (partition(), 1);
+        account.subscribed(named, Some(from_start), at(2), at(2)).unwrap();
+        assert_eq!(account.open(at(3)).is_some(), is_owed, "{from_start} {removes_settled}");
+        send(&mut account, 7, 7, None);
+        assert!(account.open(at(3)).is_some());
+        account.end_asked(named, at(4));
+        account.purge_asked(place(), at(4));
+        assert_eq!(account.open(at(4)), None);
+    }
+}
+
+#[test]
+fn a_subscription_gives_nothing_after_its_end_and_no_other_gets_its_number() {
+    let mut account = account(false);
+    assert_eq!(broken(account.not_found(place())), "INV-Q1");
+    account.end_asked(place(), at(1));
+    account.not_found(place()).unwrap();
+    receive(&mut account, at(2), &[(0, 1, 1)]).unwrap();
+    account.ended(place(), at(3));
+    assert_eq!(broken(receive(&mut account, at(3), &[(1, 2, 1)])), "INV-Q4");
+    assert_eq!(broken(account.subscribed(place(), Some(true), at(4), at(4))), "INV-Q4");
+}

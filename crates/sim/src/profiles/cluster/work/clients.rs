@@ -101,8 +101,11 @@ impl World {
                 }
             }
         }
-        // What has just been asked for is committed.
+        // What has just been asked for is committed, where messages are late perhaps by as much again.
         self.run_until(self.now + Duration::from_millis(500))?;
+        if !self.are_deliveries_committed() {
+            return Ok(false);
+        }
         for (name, rules, partitions) in [(DEAD, &mix.dead, 1), (QUEUE, &mix.own, mix.partitions)] {
             for index in 0..partitions {
                 let Some(id) = self.partition_named(name, index) else { return Ok(false) };
@@ -132,6 +135,14 @@ impl World {
         let request = Request::TakeOver { names, partitions };
         self.call(of, |driver| driver.ask_deliveries(id, token, request))?;
         Ok(false)
+    }
+
+    fn are_deliveries_committed(&self) -> bool {
+        let mut led = self
+            .views
+            .iter()
+            .filter(|((_, log), view)| log.is_delivery_log() && view.leads.is_some());
+        led.all(|((_, log), view)| self.books.get(log).is_some_and(|book| view.end <= book.end))
     }
 
     fn partition_named(&self, name: &str, index: i32) -> Option<TopicPartition> {

@@ -77,10 +77,12 @@ pub(crate) fn complete_new(overrides: &mut Overrides) {
 }
 
 /// What is set for a standard queue that gets more partitions than `current`: messages with ids go on to those that it
-/// has, or a repeat of one would miss it. `None`: nothing.
+/// has, or a repeat of one would miss it. That counts also where more are set than there are: they were among all those.
+/// `None`: nothing.
 pub(crate) fn keep_ids(topic: &Topic, is_fifo: bool, current: usize) -> Option<Overrides> {
-    let said = topic.overrides.get(DEDUP_PARTITIONS).map_or("0", |value| value.trim());
-    (topic.is_queue() && !is_fifo && said == "0").then(|| {
+    let said = topic.overrides.get(DEDUP_PARTITIONS).and_then(|value| value.trim().parse().ok());
+    let is_kept = said.is_some_and(|said: usize| said != 0 && said <= current);
+    (topic.is_queue() && !is_fifo && !is_kept).then(|| {
         let mut overrides = topic.overrides.clone();
         overrides.insert(DEDUP_PARTITIONS.to_owned(), current.to_string());
         overrides

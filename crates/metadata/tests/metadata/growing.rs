@@ -107,6 +107,9 @@ fn ids_of_a_queue_that_grows_stay_among_the_partitions_that_it_had() {
         first
     };
     assert_eq!(kept(&[("queue.enable", "true")]).as_deref(), Some("1"));
+    let set = |count| kept(&[("queue.enable", "true"), ("queue.dedup.partitions", count)]);
+    // They were among all that there were, however many more were set.
+    assert_eq!((set("1"), set("12")), (Some("1".to_owned()), Some("1".to_owned())));
     assert_eq!(kept(&[]), None);
     assert_eq!(kept(&[("queue.enable", "true"), ("queue.fifo", "true")]), None);
 }

@@ -170,6 +170,12 @@ fn kept_text(kept: &Kept) -> String {
     let usual = shown(&QueueAttributes::defaults(kept.attributes.fifo.is_some()), 0, 0);
     let mut shown = shown(&kept.attributes, kept.created_at, kept.last_modified_at);
     shown.retain(|name, value| usual.get(name) != Some(value));
+    // It is not shown without a key, and kept for when there is one.
+    let reuse = kept.attributes.kms_data_key_reuse;
+    if reuse != QueueAttributes::defaults(false).kms_data_key_reuse {
+        let name = QueueAttribute::KmsDataKeyReusePeriodSeconds.name();
+        shown.insert(name.into(), reuse.as_secs().to_string());
+    }
     serde_json::to_string(&shown).expect("texts are JSON")
 }
 

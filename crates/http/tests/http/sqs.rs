@@ -460,6 +460,7 @@ async fn clients_that_change_one_queue_at_once_lose_nothing() {
         ("MaximumMessageSize", "2048"),
         ("ReceiveMessageWaitTimeSeconds", "7"),
         ("KmsMasterKeyId", "k"),
+        // Kept also when it comes before the key, without which it is not shown.
         ("KmsDataKeyReusePeriodSeconds", "60"),
         ("DelaySeconds", "3"),
     ];

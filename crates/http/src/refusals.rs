@@ -1,7 +1,7 @@
 //! One table per source of refusals: what they are called in this API, and what to do about them.
 
 use towpath_coordinator::groups;
-use towpath_driver::{FetchRefusal, NotCoordinator, ProduceFailure};
+use towpath_driver::{FetchRefusal, NotCoordinator, ProduceFailure, QueueGivenUp};
 use towpath_metadata::{Refusal, RefusalKind};
 use towpath_records::InvalidBatchClass;
 use towpath_replication::ProduceRefusal;
@@ -147,6 +147,11 @@ pub(crate) fn of_fetch(refusal: &FetchRefusal) -> ApiError {
 }
 
 /// Of messages that were handed out and are to be read.
+pub(crate) fn of_queue_given_up(queue: &str) -> ApiError {
+    let given_up = QueueGivenUp { queue: queue.to_owned() };
+    ApiError::new(Code::QueueGivenUp, given_up.to_string())
+}
+
 pub(crate) fn of_read_messages(error: &NotRead) -> ApiError {
     match error {
         NotRead::Fetch(refusal) => of_fetch(refusal),

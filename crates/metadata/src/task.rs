@@ -135,6 +135,8 @@ pub enum TaskFailure {
     NotDeletable,
     /// Its destination does not take what is left in its queue.
     NotTaken,
+    /// Its queue has got subscriptions, which its destination could not tell from the queue itself.
+    Subscribed,
 }
 
 /// How far a task is.
@@ -228,6 +230,9 @@ impl TaskFailure {
             TaskFailure::Unreadable => "the task was ordered by a newer program",
             TaskFailure::NotTaken => {
                 "the destination queue does not take what is left: a look at those messages says why (towpath peek)"
+            }
+            TaskFailure::Subscribed => {
+                "the source queue has got a subscription, and what that has not worked would be lost: delete it, and give up the queue again"
             }
             TaskFailure::NotDeletable => {
                 "the source queue was emptied, and may not be deleted: set delete.topic.enable=true on the brokers, and delete it again"

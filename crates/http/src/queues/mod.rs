@@ -53,6 +53,7 @@ pub(crate) use receive::{Handed, WrittenReceive, receive, short_name};
 pub(crate) use send::send;
 pub(crate) use set_queue::set_if_unchanged;
 pub(crate) use settle::{Named, Settled, Verb, settle};
+pub(crate) use subscriptions::names_of;
 pub(crate) use take_over::take_over_subscriptions;
 
 use axum::routing::{MethodRouter, delete, get, patch, post, put};

@@ -135,7 +135,7 @@ pub(super) async fn list(
 ///
 /// # Errors
 /// When nobody who knows them can be asked.
-pub(super) async fn names_of(app: &App, queue: &TopicView) -> Result<Vec<String>, ApiError> {
+pub(crate) async fn names_of(app: &App, queue: &TopicView) -> Result<Vec<String>, ApiError> {
     let there = names(app, queue, true).await?;
     Ok(there.subscriptions.into_iter().map(|one| one.name).collect())
 }
@@ -373,6 +373,10 @@ async fn subscribe_in(
     from: From,
 ) -> Result<(), ApiError> {
     check_name(queue, name)?;
+    // As its leader knows, which is who refuses sends.
+    if app.node.driver().given_up_at(queue.partition(told.partition)).is_some() {
+        return Err(refusals::of_queue_given_up(queue.name.as_str()));
+    }
     let (name, from_start) = (name.into(), from == From::Start);
     let request = Request::Subscribe { name, from_start, partitions: told.partitions };
     match change(app, queue, told.partition, request).await? {

@@ -126,9 +126,10 @@ fn failure_reason(failure: TaskFailure) -> String {
         TaskFailure::SourceDeleted | TaskFailure::DestinationDeleted => {
             ErrorKind::QueueDoesNotExist.code()
         }
-        TaskFailure::Unreadable | TaskFailure::NotDeletable | TaskFailure::NotTaken => {
-            failure.text().to_owned()
-        }
+        TaskFailure::Unreadable
+        | TaskFailure::NotDeletable
+        | TaskFailure::NotTaken
+        | TaskFailure::Subscribed => failure.text().to_owned(),
     }
 }
 

@@ -25,6 +25,7 @@ use towpath_model::{Offset, PartitionIndex, Uuid};
 use crate::api_error::{ApiError, Code};
 use crate::app::{App, TopicView};
 use crate::forward::{ask_value, leader_of};
+use crate::queues::names_of;
 
 use super::dispose::{self, Destination, Disposed, dispose_here};
 use super::filter::Filter;
@@ -344,6 +345,14 @@ impl Run<'_> {
             self.task.progress.ends.clear();
             self.task.progress.at = (PartitionIndex(0), Offset::ZERO);
             return self.wait_until(Instant::now() + LOOK_EVERY).await;
+        }
+        // Those that began before its leaders heard that the queue is given up; no more begin now.
+        if self.task.kind == TaskKind::Retire {
+            match names_of(self.app, source).await {
+                Ok(names) if names.is_empty() => {}
+                Ok(_) => return Err(Stop::Ended(TaskState::Failed(TaskFailure::Subscribed))),
+                Err(error) => return self.later(&error).await,
+            }
         }
         Err(Stop::Ended(TaskState::Done))
     }

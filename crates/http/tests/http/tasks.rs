@@ -377,6 +377,11 @@ async fn what_a_queue_took_before_it_was_given_up_is_moved_and_it_takes_nothing_
             .post("/topics/q/messages", r#"{"value":"late"}"#)
             .await
             .refused(409, "QUEUE_GIVEN_UP");
+        // Nobody would move what it has not worked.
+        broker
+            .request("PUT", "/queues/q/subscriptions/audit", r#"{"from":"start"}"#)
+            .await
+            .refused(409, "QUEUE_GIVEN_UP");
         begun
     };
     let (taken, begun) = tokio::join!(sends, gives_up);

@@ -19,6 +19,7 @@ pub(super) fn write_task<'w>(out: &'w mut Writer, task: &Task) -> &'w mut Writer
         TaskState::Failed(TaskFailure::Unreadable) => (4, 2),
         TaskState::Failed(TaskFailure::NotDeletable) => (4, 3),
         TaskState::Failed(TaskFailure::NotTaken) => (4, 4),
+        TaskState::Failed(TaskFailure::Subscribed) => (4, 5),
     };
     out.u8(match task.kind {
         TaskKind::Redrive => 0,
@@ -106,6 +107,7 @@ fn read_state(reader: &mut Reader<'_>) -> Result<TaskState, FoldError> {
         (4, 2) => TaskState::Failed(TaskFailure::Unreadable),
         (4, 3) => TaskState::Failed(TaskFailure::NotDeletable),
         (4, 4) => TaskState::Failed(TaskFailure::NotTaken),
+        (4, 5) => TaskState::Failed(TaskFailure::Subscribed),
         other => return Err(FoldError(format!("task state {other:?}"))),
     })
 }

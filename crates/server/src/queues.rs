@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use towpath_driver::{Condition, Delivery, FetchRefusal, ReadLimits, Slice};
+use towpath_driver::{Condition, Delivery, FetchRefusal, Outcome, ReadLimits, Slice};
 use towpath_model::{Offset, Timestamp, Token, TopicPartition};
 use towpath_queue::{Receipt, Receive, Reply, Request};
 use towpath_records::{Compression, Record, Scratch, TimestampType, records, split_batches};
@@ -154,10 +154,14 @@ impl Node {
         let mut wait = self.wait();
         let condition = Condition::HighWatermark(end);
         if !self.driver().watch(id, wait.token(), condition) {
-            let answer = tokio::time::timeout(COMMIT_WAIT, wait.answer()).await;
-            if answer.is_err() {
-                self.driver().unwatch(id, wait.token(), condition);
-                return Err(NotRead::NotCommitted);
+            match tokio::time::timeout(COMMIT_WAIT, wait.answer()).await {
+                Ok(Some(Delivery::Wait(Outcome::Reached))) => {}
+                // Others may get the offset meanwhile, for another message.
+                Ok(_) => return Err(FetchRefusal::NotLeader.into()),
+                Err(_) => {
+                    self.driver().unwatch(id, wait.token(), condition);
+                    return Err(NotRead::NotCommitted);
+                }
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! A follower and its leaders: where its logs end, and what comes for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -48,11 +48,12 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
     /// Answers of a leader, with records.
     pub fn receive_records(&self, from: BrokerId, answers: Vec<Fed>) {
         let mut positions = Vec::new();
-        // What came together becomes durable together.
-        let mut rounds = BTreeSet::new();
+        // What came together becomes durable together, and waits for no other directory.
+        let mut round = None;
         for fed in answers {
             let Some(cell) = self.cell(fed.partition) else { continue };
             let Some(mut checked) = self.checked(&cell, &fed) else { continue };
+            self.order_rounds(round.take_if(|volume| *volume != cell.volume));
             let (position, wants_round) = self.step_without_round(&cell, |slot, now, out| {
                 let is_leader = |slot: &Slot<D>| {
                     slot.partition.replica().is_some_and(|replica| replica.leader() == Some(from))
@@ -69,13 +70,13 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
                 }
                 matches!(took, Took::Ask).then_some(position)
             });
-            rounds.extend(wants_round.then_some(cell.volume));
+            round = round.or(wants_round.then_some(cell.volume));
             let Some(position) = position else { continue };
             if self.may_ask_for_more(fed.partition, from, fed.batches.len()) {
                 positions.push((fed.partition, position));
             }
         }
-        self.order_rounds(rounds);
+        self.order_rounds(round);
         self.tell_positions(Positions::from([(from, positions)]));
     }
 

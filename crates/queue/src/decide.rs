@@ -572,9 +572,17 @@ impl Deliveries {
             return Decision::reply(token, Reply::OverLimit);
         }
         let number = self.next_subscription;
-        let from = if from_start { self.messages.start } else { self.messages.admitted_to };
+        let to = self.messages.admitted_to;
+        let from = if from_start { self.messages.start } else { to };
+        // Of a message that all others are done with its group is not known any more, and in an ordered queue it
+        // could not be told after which ones it comes.
+        let is_out_of_order = from_start
+            && self.config.is_fifo
+            && 0 < self.forgettable_within(self.messages.start..to);
+        let forgotten = is_out_of_order.then_some(Record::Forgotten { at, to });
+        let subscribed = Record::Subscribed { at, number, name, from };
         Decision {
-            records: vec![Record::Subscribed { at, number, name, from }],
+            records: forgotten.into_iter().chain([subscribed]).collect(),
             replies: vec![(token, Reply::Subscribed(number))],
         }
     }

@@ -174,7 +174,7 @@ fn kept_text(kept: &Kept) -> String {
     let reuse = kept.attributes.kms_data_key_reuse;
     if reuse != QueueAttributes::defaults(false).kms_data_key_reuse {
         let name = QueueAttribute::KmsDataKeyReusePeriodSeconds.name();
-        shown.insert(name.into(), reuse.as_secs().to_string());
+        shown.insert(name, reuse.as_secs().to_string());
     }
     serde_json::to_string(&shown).expect("texts are JSON")
 }

@@ -91,7 +91,9 @@ impl Account {
         partition: TopicPartition,
         now: Time,
     ) -> (BTreeSet<Offset>, BTreeSet<Offset>) {
-        let removes_settled = self.rules[&partition].removes_settled;
+        // Where order matters, one that begins gets nothing of what all others are done with.
+        let rules = &self.rules[&partition];
+        let removes_settled = rules.removes_settled || rules.is_fifo;
         let all = (partition, Offset(0))..=(partition, Offset(i64::MAX));
         let (mut there, mut known) = (BTreeSet::new(), BTreeSet::new());
         for ((_, offset), copy) in self.copies.range(all) {
@@ -114,10 +116,11 @@ impl Account {
     }
 
     /// Whether a queue knows a message's group and delay when a subscription gets it: they are forgotten once all
-    /// others are done with it.
+    /// others are done with it, and where order matters it is not given then.
     pub(super) fn is_known_in_full(&self, place: &Place, offset: Offset, copy: &Copy) -> bool {
         let own = self.subscriptions.get(place);
-        own.is_some_and(|own| own.since <= copy.sent_at || own.in_full.contains(&offset))
+        self.rules[&place.0].is_fifo
+            || own.is_some_and(|own| own.since <= copy.sent_at || own.in_full.contains(&offset))
     }
 
     /// Somebody wants no more of a subscription.

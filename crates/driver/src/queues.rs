@@ -9,6 +9,7 @@
 //! producers came at once or the disk was full, is read from the records' log and admitted then.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -127,18 +128,23 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.delivery_cells().iter().filter(lacks).map(|cell| cell.id.records()).collect()
     }
 
-    /// What partitions of queues have to do that are led here, where they may get more of them: for each queue how many these are, and their
-    /// messages per second together.
+    /// What partitions of queues have to do that are led here and for which others could help (`others_help`): for each queue how many
+    /// these are, and their messages per second together.
     pub fn queue_loads(&self) -> BTreeMap<TopicId, (u32, f64)> {
         let mut loads: BTreeMap<TopicId, (u32, f64)> = BTreeMap::new();
         let now = self.clock.now();
         for cell in &self.delivery_cells() {
+            let id = cell.id.records();
+            let partitions = self.sharing_partitions(id);
             let Some(slot) = self.lock_in_time(cell) else { continue };
             let deliveries =
                 slot.partition.deliveries().filter(|it| slot.leads() && it.is_serving());
-            let deliveries = deliveries.filter(|_| slot.config.may_grow());
+            let deliveries = deliveries.filter(|_| {
+                slot.config.may_grow()
+                    && others_help(id.partition, slot.config.queue.dedup_partitions, partitions)
+            });
             if let Some(deliveries) = deliveries {
-                let (many, load) = loads.entry(cell.id.topic).or_default();
+                let (many, load) = loads.entry(id.topic).or_default();
                 *many += 1;
                 *load += deliveries.messages_per_second(now);
             }
@@ -423,4 +429,38 @@ fn facts_of_batch(header: &BatchHeader, batch: &[u8], is_fifo: bool) -> Vec<(u32
     }
     told.extend((next..count).map(|hole| (hole, Facts { is_control: true, ..Facts::default() })));
     told
+}
+
+/// Whether more partitions may take work off one. Messages with ids stay in the first `dedup_partitions`, so once there
+/// are others these alone count: they have only what goes on to new ones as well.
+fn others_help(
+    partition: PartitionIndex,
+    dedup_partitions: Option<NonZeroU32>,
+    partitions: u64,
+) -> bool {
+    let bound = dedup_partitions.map_or(0, |count| u64::from(count.get()));
+    partitions <= bound || u64::try_from(partition.0).is_ok_and(|index| bound <= index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_grows_by_what_new_partitions_could_take() {
+        let counted = |dedup_partitions, partitions: i32| -> Vec<i32> {
+            let dedup_partitions = NonZeroU32::new(dedup_partitions);
+            let all = 0..partitions;
+            let is_counted = |index: &i32| {
+                let partitions = u64::try_from(partitions).unwrap();
+                others_help(PartitionIndex(*index), dedup_partitions, partitions)
+            };
+            all.filter(is_counted).collect()
+        };
+        assert_eq!(
+            (counted(0, 3), counted(3, 3), counted(9, 2)),
+            (vec![0, 1, 2], vec![0, 1, 2], vec![0, 1])
+        );
+        assert_eq!((counted(1, 3), counted(3, 5)), (vec![1, 2], vec![3, 4]));
+    }
 }

@@ -6,7 +6,7 @@
 //! that wait look for them (`receive.rs`).
 //!
 //! A queue whose messages are limited grows only while what it holds fits into one partition's new share: what the old
-//! ones hold beyond theirs would come on top of the limit.
+//! ones hold beyond theirs would come on top of the limit. And no share gets smaller than a batch.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use towpath_queue::{Growth, GrowthRule, Load};
 use crate::app::{App, TopicView};
 
 use super::look::stats;
+use super::subscriptions::names_of;
 
 /// How often it is looked.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -83,8 +84,8 @@ fn look_at(app: &App, id: TopicId, led: u32, rate: f64) -> Option<(TopicView, Lo
 async fn grow(app: &App, queue: &TopicView, load: &Load, partitions: u32) {
     if !fits_new_shares(app, queue, partitions).await {
         return tracing::info!(queue = %queue.name, partitions = load.partitions,
-            "the queue has more to do than queue.growth.rate, and gets no more partitions while it holds more than \
-             one of them could take of its limits");
+            "the queue has more to do than queue.growth.rate, and gets no more partitions: each would have too little \
+             of its limits for the largest batch or 1000 messages, or less than the queue holds now");
     }
     let name = queue.name.to_string();
     let count = i32::try_from(partitions).unwrap_or(i32::MAX);
@@ -111,17 +112,60 @@ async fn grow(app: &App, queue: &TopicView, load: &Load, partitions: u32) {
     }
 }
 
-/// Whether each partition holds no more than its share of what the queue takes, once there are so many.
+/// Whether partitions can work with their share of what the queue takes, once there are so many: each holds no more
+/// than that, for any subscription, and can be sent something at all.
 async fn fits_new_shares(app: &App, queue: &TopicView, partitions: u32) -> bool {
     let config = &queue.config.queue;
     if config.limit_messages.is_none() && config.limit_bytes.is_none() {
         return true;
     }
-    let Ok(held) = stats(app, queue, None, true).await else { return false };
-    let fits = |present: u64, limit: Option<u64>| {
-        limit.is_none_or(|limit| present <= limit / u64::from(partitions))
+    if !are_shares_enough(config, queue.config.max_message_bytes, partitions) {
+        return false;
+    }
+    let Ok(names) = names_of(app, queue).await else { return false };
+    for subscription in std::iter::once(None).chain(names.iter().map(|name| Some(name.as_str()))) {
+        let Ok(held) = stats(app, queue, subscription, true).await else { return false };
+        let fits = |present: u64, limit: Option<u64>| {
+            limit.is_none_or(|limit| present <= limit / u64::from(partitions))
+        };
+        let is_known = held.partitions_missing.is_empty();
+        if !is_known
+            || !fits(held.depth(), config.limit_messages)
+            || !fits(held.bytes, config.limit_bytes)
+        {
+            return false;
+        }
+    }
+    true
+}
+
+/// Messages that a partition's share of `queue.limit.messages` has, at least.
+const SHARE_MESSAGES_MIN: u64 = 1_000;
+
+/// Whether a share takes the largest batch. Partitions are never taken away again, so it would be refused for ever.
+fn are_shares_enough(config: &QueueConfig, batch_bytes_max: u32, partitions: u32) -> bool {
+    let takes = |limit: Option<u64>, least: u64| {
+        limit.is_none_or(|limit| least <= limit / u64::from(partitions))
     };
-    held.partitions_missing.is_empty()
-        && fits(held.depth(), config.limit_messages)
-        && fits(held.bytes, config.limit_bytes)
+    takes(config.limit_bytes, batch_bytes_max.into())
+        && takes(config.limit_messages, SHARE_MESSAGES_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_model::properties::TopicConfig;
+
+    use super::*;
+
+    #[test]
+    fn no_share_gets_too_small_for_a_batch() {
+        let are_enough = |limit_messages, limit_bytes, partitions| {
+            let config = TopicConfig::default().queue;
+            let config = QueueConfig { limit_messages, limit_bytes, ..config };
+            are_shares_enough(&config, 500, partitions)
+        };
+        assert!(are_enough(None, None, 100));
+        assert!(are_enough(None, Some(1_500), 3) && !are_enough(None, Some(1_499), 3));
+        assert!(are_enough(Some(3_000), None, 3) && !are_enough(Some(2_999), None, 3));
+    }
 }

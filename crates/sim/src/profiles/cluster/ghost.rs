@@ -131,6 +131,8 @@ impl Book {
         }
         let found = found.into_iter().filter(|header| from <= header.base_offset());
         if self.has_gaps {
+            let unwanted = self.batches.range(from..end).find(|(_, of)| !is_wanted(of));
+            let end = unwanted.map_or(end, |(base, _)| *base);
             return self.compare_what_is_left(from, end, found);
         }
         let mut found = found;
@@ -182,6 +184,9 @@ impl Book {
 
 #[cfg(test)]
 mod tests {
+    use towpath_model::Timestamp;
+    use towpath_records::{BatchBuilder, Compression, set_leader_epoch};
+
     use super::*;
 
     #[test]
@@ -190,5 +195,28 @@ mod tests {
         let compare = |from, end| book.compare(Offset(from), Offset(end), [], |_| true);
         assert_eq!(compare(4, 4), Ok(()));
         compare(4, 0).unwrap_err();
+    }
+
+    #[test]
+    fn a_leader_of_before_need_not_have_what_was_committed_later() {
+        let header = |epoch: i32| {
+            let mut batch = BatchBuilder::new(Compression::None, Timestamp(epoch.into()));
+            batch.append(Timestamp(epoch.into()), None, None, []).unwrap();
+            let mut batch = batch.build();
+            set_leader_epoch(&mut batch, LeaderEpoch(epoch));
+            BatchHeader::parse(&batch).unwrap()
+        };
+        for has_gaps in [false, true] {
+            let mut book = Book { has_gaps, ..Book::default() };
+            let in_epoch = LeaderEpoch(3);
+            book.batches.insert(Offset(0), Committed { header: header(3), in_epoch });
+            let here = [header(0)];
+            let compare = |epoch| {
+                let is_wanted = |of: &Committed| of.in_epoch < LeaderEpoch(epoch);
+                book.compare(Offset(0), Offset(1), &here, is_wanted)
+            };
+            assert_eq!(compare(1), Ok(()));
+            compare(4).unwrap_err();
+        }
     }
 }

@@ -94,6 +94,24 @@ fn what_was_deleted_does_not_come_back_and_no_old_receipt_deletes() {
 }
 
 #[test]
+fn who_was_replaced_tells_late_what_was_given_back_before_somebody_else_got_it() {
+    for (act, is_newest, is_right) in [
+        (Act::Release(None), true, false),
+        (Act::Release(None), false, true),
+        (Act::Delete, false, false),
+    ] {
+        let mut account = account(false);
+        receive(&mut account, at(1), &[(0, 1, 1)]).unwrap();
+        let receipt = [Receipt { offset: Offset(0), lease: 1 }];
+        let call = account.settle_asked(place(), act, &receipt, at(2));
+        receive(&mut account, at(12), &[(0, 2, 2)]).unwrap();
+        let done = [towpath_queue::ReceiptOutcome::Done];
+        let told = account.settle_answered(place(), act, &receipt, &done, call, at(13), is_newest);
+        assert_eq!(told.is_ok(), is_right, "{act:?} {is_newest}");
+    }
+}
+
+#[test]
 fn a_group_keeps_its_order_and_has_one_holder() {
     let mut fifo = account(true);
     assert_eq!(broken(receive(&mut fifo, at(1), &[(1, 1, 1)])), "INV-Q5");

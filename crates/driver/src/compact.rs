@@ -298,16 +298,16 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
 
     fn note_end(&self, cell: &Cell<D>, compacted: &Compacted, keeps_newest: bool, now: Now) {
         let removed_bytes = compacted.bytes_before.saturating_sub(compacted.bytes_after);
-        if !keeps_newest {
+        if keeps_newest {
+            tracing::info!(topic = %cell.topic, partition = %cell.id.partition,
+                clean_offset = %compacted.clean, bytes_before = compacted.bytes_before,
+                bytes_after = compacted.bytes_after, records_removed = compacted.records_removed,
+                keys = compacted.keys, "compacted");
+        } else {
             tracing::info!(topic = %cell.topic, partition = %cell.id.partition,
                 bytes_before = compacted.bytes_before, bytes_after = compacted.bytes_after,
                 records_removed = compacted.records_removed,
                 "records of messages that are done with were removed");
-        } else {
-            tracing::info!(topic = %cell.topic, partition = %cell.id.partition,
-            clean_offset = %compacted.clean, bytes_before = compacted.bytes_before,
-            bytes_after = compacted.bytes_after, records_removed = compacted.records_removed,
-            keys = compacted.keys, "compacted");
         }
         if 0 < compacted.keyless_removed {
             tracing::warn!(topic = %cell.topic, partition = %cell.id.partition,

@@ -146,12 +146,13 @@ pub(crate) fn of_fetch(refusal: &FetchRefusal) -> ApiError {
     }
 }
 
-/// Of messages that were handed out and are to be read.
+/// Of a change to a queue that is given up.
 pub(crate) fn of_queue_given_up(queue: &str) -> ApiError {
     let given_up = QueueGivenUp { queue: queue.to_owned() };
     ApiError::new(Code::QueueGivenUp, given_up.to_string())
 }
 
+/// Of messages that were handed out and are to be read.
 pub(crate) fn of_read_messages(error: &NotRead) -> ApiError {
     match error {
         NotRead::Fetch(refusal) => of_fetch(refusal),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! key    u8 kind
-//! value  u8 version 0 │ fields as varints, in the order in which they stand below
+//! value  u8 version 1 │ fields as varints, in the order in which they stand below
 //! ```
 //!
 //! The log is not compacted: a key says nothing but what kind of record it is, and a kind that this

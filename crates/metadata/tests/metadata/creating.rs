@@ -1,9 +1,9 @@
 //! CreateTopics. The texts were read from a Kafka 4.4 broker (docs/kafka-behaviour.md §5).
 
-use towpath_metadata::{ConfigSource, NewTopic, PartitionState, Reply, Request};
+use towpath_metadata::{ConfigOperation, ConfigSource, NewTopic, PartitionState, Reply, Request};
 use towpath_model::{BrokerId, PartitionIndex};
 
-use crate::support::{World, told};
+use crate::support::{World, told, topic};
 
 fn refused(change: impl FnOnce(&mut NewTopic)) -> String {
     let mut world = World::new();
@@ -174,6 +174,30 @@ fn validating_answers_the_same_and_changes_nothing() {
     let (_, created) = world.decide(request(false));
     assert_eq!(validated, created);
     assert_eq!(world.image().topic_count(), 1);
+}
+
+#[test]
+fn a_topic_that_is_created_as_a_queue_is_nothing_else_unless_it_says_so() {
+    let mut world = World::new();
+    let all: [(&str, &[(&str, &str)]); 3] = [
+        ("jobs", &[("queue.enable", "true")]),
+        ("both", &[("queue.enable", "true"), ("queue.only", "false")]),
+        ("log", &[]),
+    ];
+    for (name, configs) in all {
+        let mut topic = world.topic(name);
+        let configs = configs.iter();
+        topic.configs =
+            configs.map(|(name, value)| ((*name).into(), Some((*value).into()))).collect();
+        world.ask(Request::CreateTopics { topics: vec![topic], validate_only: false });
+    }
+    let enable = ("queue.enable", ConfigOperation::Set, Some("true"));
+    world.alter(topic("log"), &[enable]).unwrap();
+    let is_only = |name: &str| {
+        let topic = world.image().topic(name).unwrap();
+        world.image().effective_config(topic).is_queue_only()
+    };
+    assert_eq!(["jobs", "both", "log"].map(is_only), [true, false, false]);
 }
 
 #[test]

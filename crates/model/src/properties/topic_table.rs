@@ -196,7 +196,7 @@ pub(super) static TOPIC: &[Property] = &[
         "min.cleanable.dirty.ratio",
         "0.5",
         Check::Fraction,
-        "Which part of a compacted log must be uncompacted before the cleaner works on it.",
+        "Which part of a compacted log must be uncompacted before the cleaner works on it; of a topic with queue.only=true, which part of a segment must be done with before that is written anew.",
     )
     .synonyms(&["log.cleaner.min.cleanable.ratio"]),
     Property::long(
@@ -248,7 +248,7 @@ pub(super) static TOPIC: &[Property] = &[
         "0",
         Check::AtLeast(0),
         Count,
-        "Among how many partitions, the first ones, messages of a standard queue are spread that name a deduplication id or come from another queue: a repeat has to meet the first one. 0 is all. It is set when the queue gets more partitions, to what it had; whoever changes it lets repeats through for the window.",
+        "Among how many partitions, the first ones, messages of a standard queue are spread that name a deduplication id or come from another queue: a repeat has to meet the first one. 0 is all. It is set when the queue gets more partitions, to what it had, if it is 0 or more than that; whoever changes it lets repeats through for the window.",
     )
     .example("3"),
     Property::string(
@@ -352,7 +352,7 @@ pub(super) static TOPIC: &[Property] = &[
     Property::boolean(
         "queue.only",
         "false",
-        "Whether the topic is worked as a queue and nothing else: records of messages that every subscription is done with are removed then, those at the beginning of the log at once, those between others when min.cleanable.dirty.ratio of a segment are such, and whoever reads the topic as a log meets gaps. Topics that are created with queue.enable=true have it; with false, and with retention.guard=hold, records stay as long as retention keeps them.",
+        "Whether the topic is worked as a queue and nothing else: records of messages that every subscription is done with are removed then, those at the beginning of the log at once, those between others when min.cleanable.dirty.ratio of a segment are such, and whoever reads the topic as a log meets gaps. Topics that are created with queue.enable=true have it unless they say otherwise; one that becomes a queue later has not. With false, retention alone says how long records stay. With retention.guard=hold there are no gaps, and what lies at the beginning waits until every group has read it.",
     )
     .example("true"),
     Property::int(
@@ -485,7 +485,7 @@ pub(super) static TOPIC: &[Property] = &[
         "1073741824",
         Check::AtLeast(1_048_576),
         Bytes,
-        "The size at which a partition begins a new file; retention removes whole files.",
+        "The size at which a partition begins a new file; retention removes whole files. With queue.only=true 64 MiB at most.",
     )
     .synonyms(&["log.segment.bytes"])
     .example("104857600"),

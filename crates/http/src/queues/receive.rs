@@ -86,8 +86,8 @@ fn one() -> u32 {
     1
 }
 
-/// How often who waits looks whether the queue has more partitions.
-const PARTITIONS_LOOKED_FOR_EVERY: Duration = Duration::from_secs(1);
+/// How often who waits looks whether the queue has more partitions: ten thousand of them are to take no processor time.
+const PARTITIONS_LOOKED_FOR_EVERY: Duration = Duration::from_secs(10);
 
 /// The longest name of a holder or an attempt.
 const NAME_BYTES_MAX: usize = 256;

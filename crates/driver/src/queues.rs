@@ -128,8 +128,9 @@ impl<D: Disk, C: Clock, N: Net> Driver<D, C, N> {
         self.delivery_cells().iter().filter(lacks).map(|cell| cell.id.records()).collect()
     }
 
-    /// What partitions of queues have to do that are led here and for which others could help (`others_help`): for each queue how many
-    /// these are, and their messages per second together.
+    /// What partitions of queues have to do that are led here and could be helped by more of them: for each queue how
+    /// many these are, and their messages per second together. Those that have only what stays with them, because more
+    /// partitions were added before, do not count.
     pub fn queue_loads(&self) -> BTreeMap<TopicId, (u32, f64)> {
         let mut loads: BTreeMap<TopicId, (u32, f64)> = BTreeMap::new();
         let now = self.clock.now();

@@ -267,7 +267,7 @@ impl Deliveries {
     }
 
     /// Whether every subscription of the queue is done with a message, as [`Deliveries::settled_for_good`].
-    pub fn is_settled(&self, offset: Offset) -> bool {
+    fn is_settled(&self, offset: Offset) -> bool {
         self.has_taken_over()
             && self.subscriptions.values().all(|each| each.settled.contains(offset))
     }

@@ -159,8 +159,7 @@ fn growth_notice(config: &QueueConfig, stats: &QueueStats, partitions: u32) -> O
     let observed = &stats.observed;
     let rate = observed.arrivals_per_second.max(observed.served_per_second);
     let of_one = rate / f64::from(partitions);
-    let may_grow = config.only && !config.fifo;
-    let is_held_back = may_grow && config.partitions_max <= partitions;
+    let is_held_back = config.may_grow() && config.partitions_max <= partitions;
     (is_held_back && f64::from(config.growth_rate) < of_one).then(|| Notice {
         code: "PARTITIONS_AT_MAX",
         message: format!(

@@ -6,14 +6,11 @@ use towpath_sqs::{Answer, Error, QueueAttributes};
 
 use super::call::Call;
 use super::queue::SqsQueue;
-use super::queue_attributes::Tries;
+use super::queue_attributes::until_unchanged;
 
 impl Call<'_> {
     pub(super) async fn add_permission(&self, wanted: AddPermission) -> Result<Answer, Error> {
-        let mut tries = Tries::default();
-        while !self.try_to_add_permission(&wanted).await? {
-            tries.again().await?;
-        }
+        until_unchanged(|| self.try_to_add_permission(&wanted)).await?;
         Ok(Answer::AddPermission)
     }
 
@@ -28,10 +25,7 @@ impl Call<'_> {
         &self,
         wanted: RemovePermission,
     ) -> Result<Answer, Error> {
-        let mut tries = Tries::default();
-        while !self.try_to_remove_permission(&wanted).await? {
-            tries.again().await?;
-        }
+        until_unchanged(|| self.try_to_remove_permission(&wanted)).await?;
         Ok(Answer::RemovePermission)
     }
 

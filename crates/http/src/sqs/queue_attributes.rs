@@ -55,10 +55,7 @@ impl Call<'_> {
         &self,
         wanted: SetQueueAttributes,
     ) -> Result<Answer, Error> {
-        let mut tries = Tries::default();
-        while !self.try_to_set_attributes(&wanted).await? {
-            tries.again().await?;
-        }
+        until_unchanged(|| self.try_to_set_attributes(&wanted)).await?;
         Ok(Answer::SetQueueAttributes)
     }
 
@@ -114,25 +111,23 @@ impl Call<'_> {
     }
 }
 
-/// Tries of a change that reads something first: somebody else may have changed it in between, and this broker may hear
-/// of that a little later than whoever refuses the change.
-#[derive(Default)]
-pub(super) struct Tries(u32);
-
-impl Tries {
-    /// Waits until it may be tried again.
-    ///
-    /// # Errors
-    /// When it was tried often enough.
-    pub(super) async fn again(&mut self) -> Result<(), Error> {
-        if self.0 == TRIES_MAX {
-            let message = "Others change the same queue all the time. Try again.";
-            return Err(Error::new(ErrorKind::ServiceUnavailable, message));
+/// Tries a change that reads something first until nobody has changed that in between: this broker may hear of it a
+/// little later than whoever refuses the change.
+///
+/// # Errors
+/// What the change comes to; or when it was tried often enough.
+pub(super) async fn until_unchanged<F>(change: impl Fn() -> F) -> Result<(), Error>
+where
+    F: Future<Output = Result<bool, Error>>,
+{
+    for _ in 0..TRIES_MAX {
+        if change().await? {
+            return Ok(());
         }
-        self.0 += 1;
         sleep(TRIED_EVERY).await;
-        Ok(())
     }
+    let message = "Others change the same queue all the time. Try again.";
+    Err(Error::new(ErrorKind::ServiceUnavailable, message))
 }
 
 /// Whether a dead-letter queue takes dead letters of a queue. Account and region do not count: there is one

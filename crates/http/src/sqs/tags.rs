@@ -9,7 +9,7 @@ use crate::queues::set_if_unchanged;
 
 use super::attributes::{TAGS, texts};
 use super::call::Call;
-use super::queue_attributes::Tries;
+use super::queue_attributes::until_unchanged;
 use super::refusals;
 
 impl Call<'_> {
@@ -18,10 +18,7 @@ impl Call<'_> {
     }
 
     pub(super) async fn tag_queue(&self, wanted: TagQueue) -> Result<Answer, Error> {
-        let mut tries = Tries::default();
-        while !self.try_to_tag(&wanted).await? {
-            tries.again().await?;
-        }
+        until_unchanged(|| self.try_to_tag(&wanted)).await?;
         Ok(Answer::TagQueue)
     }
 
@@ -31,10 +28,7 @@ impl Call<'_> {
     }
 
     pub(super) async fn untag_queue(&self, wanted: UntagQueue) -> Result<Answer, Error> {
-        let mut tries = Tries::default();
-        while !self.try_to_untag(&wanted).await? {
-            tries.again().await?;
-        }
+        until_unchanged(|| self.try_to_untag(&wanted)).await?;
         Ok(Answer::UntagQueue)
     }
 

@@ -180,6 +180,13 @@ pub struct QueueConfig {
 }
 
 impl QueueConfig {
+    /// Whether a queue gets more partitions by itself. Messages in order, and those of producers whose consumers read the
+    /// topic as a log, keep the partition of their key.
+    #[must_use]
+    pub fn may_grow(&self) -> bool {
+        self.only && !self.fifo
+    }
+
     /// Whether the queue may be full.
     #[must_use]
     pub fn is_limited(&self) -> bool {
@@ -194,11 +201,10 @@ impl TopicConfig {
         self.queue_enable && self.queue.only
     }
 
-    /// Whether it gets more partitions by itself. Messages in order, and those of producers whose consumers read the topic
-    /// as a log, keep the partition of their key.
+    /// Whether it gets more partitions by itself.
     #[must_use]
     pub fn may_grow(&self) -> bool {
-        self.is_queue_only() && !self.queue.fifo
+        self.queue_enable && self.queue.may_grow()
     }
 
     /// The configuration in which each property has the value that `value_of` names, and its
